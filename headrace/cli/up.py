@@ -1,0 +1,112 @@
+"""headrace up: start everything that the app in this folder needs, and keep it running."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from headrace.errors import ServiceError
+
+if TYPE_CHECKING:
+    from headrace.local.services import Services
+
+
+def up(
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return when healthy; stop with: headrace down.")
+    ] = False,
+) -> None:
+    """Start the broker and the database of this folder and keep them running; `headrace down` stops them."""
+    from headrace.local.services import Services
+
+    folder = Path.cwd()
+    if detach:
+        _detach(folder)
+        _show(folder)
+        return
+    services = Services(folder)
+    with stopped_by_signals(), services:
+        _show(folder)
+        print("Ctrl-C stops everything; the data stays in .headrace", flush=True)
+        run_engine(services)
+
+
+def run_engine(services: Services) -> NoReturn:
+    """Stay until a signal ends us, or report the first service that dies."""
+    while True:
+        for service in services.embedded:
+            if not service.is_running():
+                raise ServiceError(
+                    f"{service.name} ended unexpectedly; its last words:\n{service.log_tail()}",
+                    hint=f"the whole log is {service.log}; start again with: headrace up",
+                )
+        time.sleep(0.5)
+
+
+@contextmanager
+def stopped_by_signals() -> Iterator[None]:
+    """SIGTERM ends the block as an exit, Ctrl-C as an interrupt; then stopping is left alone."""
+
+    def stop(number: int, _frame: FrameType | None) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        print("stopping", flush=True)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        raise SystemExit(0)
+
+    before = [(number, signal.signal(number, stop)) for number in (signal.SIGTERM, signal.SIGINT)]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+def _detach(folder: Path) -> None:
+    from headrace.local.services import Services
+    from headrace.settings import load
+
+    settings = load(folder)
+    log = folder / ".headrace" / "log" / "up.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as stream:
+        begin = stream.tell()
+        child = subprocess.Popen(
+            [sys.executable, "-m", "headrace.cli", "up"],
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+    # A first start may have to fetch the jars before the clock of a service begins to run.
+    until = time.monotonic() + settings.start_seconds + 300
+    while (running := Services.running(folder, settings)) is None or running.pid != child.pid:
+        if child.poll() is not None:
+            said = log.read_bytes()[begin:].decode(errors="replace").strip().removeprefix("error: ")
+            raise ServiceError(
+                said or f"headrace up ended with {child.returncode}", hint="" if said else f"see {log}"
+            )
+        if time.monotonic() > until:
+            child.terminate()
+            raise ServiceError("headrace up is not healthy yet and was stopped", hint=f"see {log}")
+        time.sleep(0.05)
+
+
+def _show(folder: Path) -> None:
+    from headrace.cli.status import service_table
+    from headrace.local.services import Services
+
+    if running := Services.running(folder):
+        service_table(running)

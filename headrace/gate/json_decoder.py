@@ -1,0 +1,230 @@
+"""JSON bytes to typed events.
+
+Spark's `from_json` is fast but forgiving: it takes a number for a string, ignores what follows the object and
+replaces invalid UTF-8. So a record is parsed once, cheap tests then *doubt* the few records in which
+forgiveness could have happened, and only those are diagnosed exactly.
+"""
+
+from __future__ import annotations
+
+import secrets
+from functools import reduce
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from headrace.contracts.model import Contract, Field, Type
+from headrace.gate.reasons import let, no_reasons, reason
+from headrace.gate.rules import EXACT_DOUBLE_DIGITS
+
+CORRUPT = "_corrupt"
+OPTIONS = {
+    "mode": "PERMISSIVE",
+    "columnNameOfCorruptRecord": CORRUPT,
+    "allowSingleQuotes": "false",
+    "allowNonNumericNumbers": "false",
+}
+CONTAINERS = ("object", "array", "map")
+
+# Kinds as `schema_of_variant` names them.
+VARIANT_TYPES = {
+    "string": "^(STRING|VOID)$",
+    "timestamp": "^(STRING|VOID)$",
+    "date": "^(STRING|VOID)$",
+    "integer": "^(BIGINT|VOID)$",
+    "number": "^(BIGINT|DECIMAL|DOUBLE|FLOAT|VOID)",
+    "decimal": "^(BIGINT|DECIMAL|DOUBLE|FLOAT|VOID)",
+    "boolean": "^(BOOLEAN|VOID)$",
+    "object": "^(OBJECT|VOID)",
+    "map": "^(OBJECT|VOID)",
+    "array": "^(ARRAY|VOID)",
+}
+
+
+class JsonDecoder:
+    """The decoder of one contract. Another format is another class with these three methods."""
+
+    def __init__(self, contract: Contract) -> None:
+        self.contract = contract
+        self.nested = any(field.type.kind in CONTAINERS for field in contract.fields)
+        # Unknown to producers, so that no record can contain what marks its own end.
+        self._end_mark = secrets.token_hex(8)
+
+    def parse(self, value: Column) -> Column:
+        """The event as a struct of the contract's fields, and a column that is set where parsing failed."""
+        fields = ", ".join(f"`{f.name}` {_parsed_type(f.type)}" for f in self.contract.fields)
+        return F.from_json(_text(value), f"{fields}, {CORRUPT} string", OPTIONS)
+
+    def doubt(self, value: Column, event: Column) -> Column:
+        """True where the record may break the format in a way that `parse` does not show."""
+        text = _text(value)
+        doubts = [
+            value.isNull(),
+            event[CORRUPT].isNotNull(),
+            ~F.is_valid_utf8(text),
+            ~text.startswith("{"),
+            ~self._surely_ends(value),
+            event[self.contract.event_id].contains("?"),  # what becomes of an unpaired surrogate
+            *[doubt for f in self.contract.fields for doubt in _text_doubts(f, event[f.name], text)],
+        ]
+        return F.coalesce(reduce(lambda a, b: a | b, doubts), F.lit(True))
+
+    def _surely_ends(self, value: Column) -> Column:
+        """False where something may follow the object."""
+        if not self.nested:
+            all_but_last = F.substring(value, 1, F.octet_length(value) - 1)
+            return F.endswith(value, F.lit(b"}")) & ~F.contains(all_but_last, F.lit(b"}"))
+        wrapped = F.concat(F.lit("["), _text(value), F.lit(f',{{"{self._end_mark}":1}}]'))
+        parts = F.from_json(wrapped, f"array<struct<`{self._end_mark}`:int>>", OPTIONS)
+        return F.get(parts, F.lit(1))[self._end_mark].isNotNull() & (F.size(parts) == 2)
+
+    def diagnose(self, value: Column, event: Column) -> Column:
+        """The format's reasons of a doubted record: an array, empty when the record is sound after all."""
+        text = _text(value)
+        whole = (
+            F.when(value.isNull() | (F.octet_length(value) == 0), "empty")
+            .when(~F.is_valid_utf8(text), "not_utf8")
+            .when(~self._is_one_json_text(text), "not_json")
+            .when(F.from_json(text, f"{CORRUPT} string", OPTIONS)[CORRUPT].isNotNull(), "not_object")
+        )
+        corrupt = event[CORRUPT].isNotNull()
+
+        def explain(code: Column) -> Column:
+            types = let(self._type_reasons(text), lambda found: _or_unexplained(found, corrupt))
+            return F.when(code.isNotNull(), F.array(reason(code, ""))).otherwise(types)
+
+        return let(whole, explain)
+
+    def _is_one_json_text(self, text: Column) -> Column:
+        """Parsed as the first of two array elements: were it none, or more than one, the mark would move."""
+        wrapped = F.concat(F.lit("[0,"), text, F.lit(f',"{self._end_mark}"]'))
+        return let(
+            F.from_json(wrapped, "array<string>", OPTIONS),
+            lambda parts: F.coalesce(
+                (F.size(parts) == 3) & (F.get(parts, F.lit(2)) == self._end_mark), F.lit(False)
+            ),
+        )
+
+    def _type_reasons(self, text: Column) -> Column:
+        kinds = ", ".join(f"`{f.name}` variant" for f in self.contract.fields)
+        texts = ", ".join(f"`{f.name}` string" for f in self.contract.fields)
+        both = F.struct(
+            F.from_json(text, f"{kinds}, {CORRUPT} string", OPTIONS).alias("variants"),
+            F.from_json(text, f"{texts}, {CORRUPT} string", OPTIONS).alias("texts"),
+        )
+
+        def explain(parsed: Column) -> Column:
+            variants, texts = parsed["variants"], parsed["texts"]
+            found = [self._field_reasons(f, variants[f.name], texts[f.name]) for f in self.contract.fields]
+            return F.concat(*[reasons for of_field in found for reasons in of_field])
+
+        return let(both, explain)
+
+    def _field_reasons(self, field: Field, variant: Column, as_text: Column) -> list[Column]:
+        unreadable = variant.isNull() & as_text.isNotNull()
+        reasons = _wrong_types(field, variant, field.name)
+        if field.type.kind in CONTAINERS:
+            # A variant has no room for a repeated name or an unpaired surrogate, and neither has the contract.
+            reasons.append(_some(unreadable, reason("not_json", field.name)))
+        else:
+            reasons.append(_some(unreadable & as_text.rlike(r"^[\[{]"), reason("wrong_type", field.name)))
+        if field.name == self.contract.event_id:
+            surrogate = unreadable & ~as_text.rlike(r"^[\[{]")
+            reasons.append(_some(surrogate, reason("bad_format", field.name)))
+        return reasons
+
+
+def _text(value: Column) -> Column:
+    return value.cast("string")
+
+
+def _parsed_type(type_: Type) -> str:
+    match type_.kind:
+        case "object":
+            return "struct<" + ", ".join(f"`{f.name}`: {_parsed_type(f.type)}" for f in type_.fields) + ">"
+        case "array":
+            assert type_.element is not None
+            return f"array<{_parsed_type(type_.element.type)}>"
+        case "map":
+            assert type_.element is not None
+            return f"map<string,{_parsed_type(type_.element.type)}>"
+        case "decimal":
+            return "double" if type_.precision <= EXACT_DOUBLE_DIGITS else "variant"
+        case "string" | "timestamp" | "date":
+            return "string"
+        case "integer":
+            return "bigint"
+        case "number":
+            return "double"
+        case "boolean":
+            return "boolean"
+
+
+def _text_doubts(field: Field, value: Column, text: Column) -> list[Column]:
+    """Where a free text, at any depth, may have been another JSON type. Other rules reject it elsewhere."""
+    match field.type.kind:
+        case "string" if not _only_words(field):
+            return [_may_be_bare(field.name, value, text)]
+        case "object":
+            return [doubt for f in field.type.fields for doubt in _text_doubts(f, value[f.name], text)]
+        case "array" | "map" if field.type.element is not None:
+            element = field.type.element
+            inside = value if field.type.kind == "array" else F.map_values(value)
+
+            def doubtful(x: Column) -> Column:
+                return reduce(lambda a, b: a | b, _text_doubts(element, x, text), F.lit(False))
+
+            return [F.coalesce(F.exists(inside, doubtful), F.lit(False))]
+        case _:
+            return []
+
+
+def _only_words(field: Field) -> bool:
+    """Whether every allowed value starts with a letter and is not `true` or `false`."""
+    enum = field.rules.enum
+    return enum is not None and all(v[:1].isalpha() and v not in ("true", "false") for v in enum)
+
+
+def _may_be_bare(name: str, value: Column, text: Column) -> Column:
+    """True where a parsed string could come from a JSON number, boolean, object or array.
+
+    Comparing with one character is much cheaper than a regular expression, and that is cheaper than
+    looking for the quoted value in the record; the few that pass all three are diagnosed.
+    """
+    number = (value < ":") & value.rlike(r"^-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$")
+    container = value.startswith("{") | value.startswith("[")
+    bare = number | container | (value == "true") | (value == "false")
+    quoted = [F.contains(text, F.concat(F.lit(f'"{name}":{gap}"'), value, F.lit('"'))) for gap in ("", " ")]
+    return value.isNotNull() & bare & ~quoted[0] & ~quoted[1]
+
+
+def _or_unexplained(found: Column, corrupt: Column) -> Column:
+    """A record that did not parse never passes, whatever the diagnosis says."""
+    return F.when(corrupt & (F.size(found) == 0), F.array(reason("wrong_type", ""))).otherwise(found)
+
+
+def _some(condition: Column, found: Column) -> Column:
+    return F.when(condition, F.array(found)).otherwise(no_reasons())
+
+
+def _is_wrong(kind: str, variant: Column) -> Column:
+    return F.coalesce(~F.schema_of_variant(variant).rlike(VARIANT_TYPES[kind]), F.lit(False))
+
+
+def _wrong_types(field: Field, variant: Column, path: str) -> list[Column]:
+    """Where the JSON types differ from the contract's, at any depth."""
+    kind = field.type.kind
+    reasons = [_some(_is_wrong(kind, variant), reason("wrong_type", path))]
+    if kind == "object":
+        for f in field.type.fields:
+            inner = F.try_variant_get(variant, f"$['{f.name}']", "variant")
+            reasons += _wrong_types(f, inner, f"{path}.{f.name}")
+    elif kind in ("array", "map") and field.type.element is not None:
+        element = field.type.element
+        where = f"{path}[]" if kind == "array" else f"{path}{{}}"
+        container = "array<variant>" if kind == "array" else "map<string,variant>"
+        values = F.try_variant_get(variant, "$", container)
+        inside = values if kind == "array" else F.map_values(values)
+        found = F.flatten(F.transform(inside, lambda x: F.concat(*_wrong_types(element, x, where))))
+        reasons.append(F.coalesce(F.array_distinct(found), no_reasons()))
+    return reasons

@@ -1,0 +1,57 @@
+"""The one place where a Spark session is made."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.resources import files
+
+from pyspark.sql import SparkSession
+
+from headrace.local.jars import spark_jars
+from headrace.local.java import find_java
+
+ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+STATE_STORE = "spark.sql.streaming.stateStore"
+
+
+def build_session(
+    app_name: str,
+    *,
+    master: str = "local[*]",
+    memory: str = "1g",
+    partitions: int | None = None,
+    extra: dict[str, str] | None = None,
+) -> SparkSession:
+    """A session for streaming: RocksDB state, UTC, one shuffle partition for each core, quiet logs."""
+    os.environ.setdefault("JAVA_HOME", str(find_java().home))
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    log_config = files("headrace") / "log4j2.properties"
+    options = {
+        "spark.jars": ",".join(str(jar) for jar in spark_jars()),
+        "spark.driver.memory": memory,
+        # Deep expression trees recurse; the log configuration keeps Spark's start-up chatter off the terminal.
+        "spark.driver.extraJavaOptions": f"-Xss8m -XX:+UseParallelGC -XX:-DontCompileHugeMethods -Dlog4j2.configurationFile={log_config}",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(partitions or os.cpu_count() or 2),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # Shuffle files of one machine stay in its page cache: compressing them only costs time.
+        **({"spark.shuffle.compress": "false"} if master.startswith("local") else {}),
+        f"{STATE_STORE}.providerClass": ROCKSDB,
+        f"{STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
+        f"{STATE_STORE}.rocksdb.trackTotalNumberOfRows": "false",
+        # State is evicted with the next data: a batch of its own for that would only cost time.
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.minBatchesToRetain": "20",
+        "spark.sql.adaptive.enabled": "false",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+        **(extra or {}),
+    }
+    builder = SparkSession.builder.master(master).appName(app_name)
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
