@@ -1,0 +1,45 @@
+"""The four fates of a record, and how many of each a partition had in a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+ACCEPTED, REJECTED, LATE = range(3)
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What became of one partition's records; `clock` is the largest accepted event time, in microseconds."""
+
+    partition: int
+    accepted: int = 0
+    rejected: int = 0
+    late: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+    clock: int | None = None
+
+    def __add__(self, other: Tally) -> Tally:
+        codes = {**self.reasons, **other.reasons}
+        return Tally(
+            self.partition,
+            self.accepted + other.accepted,
+            self.rejected + other.rejected,
+            self.late + other.late,
+            {code: self.reasons.get(code, 0) + other.reasons.get(code, 0) for code in codes},
+            latest(self.clock, other.clock),
+        )
+
+    def as_list(self) -> list[Any]:
+        return [self.partition, self.accepted, self.rejected, self.late, self.reasons, self.clock]
+
+
+def latest(*clocks: int | None) -> int | None:
+    return max((clock for clock in clocks if clock is not None), default=None)
+
+
+def by_partition(tallies: list[Tally]) -> dict[int, Tally]:
+    sums: dict[int, Tally] = {}
+    for tally in tallies:
+        sums[tally.partition] = sums.get(tally.partition, Tally(tally.partition)) + tally
+    return sums

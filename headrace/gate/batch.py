@@ -1,0 +1,144 @@
+"""One micro-batch through the gate: fates, topics, ledger. A batch may run again at any point."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from headrace.contracts.model import Contract
+from headrace.crash import crash_point
+from headrace.errors import LeakError
+from headrace.fates import ACCEPTED, Tally, by_partition, latest
+from headrace.gate.clock import with_fates
+from headrace.gate.ledger import Batch, Entry
+from headrace.log.progress import BatchFacts
+from headrace.log.publish import Published
+
+
+class Topics(Protocol):
+    def publish(self, rows: DataFrame, batch_id: int, clocks: dict[int, int | None]) -> Published: ...
+
+
+class Accounts(Protocol):
+    query: str
+
+    def has(self, batch_id: int) -> bool: ...
+    def clocks(self) -> dict[int, int | None]: ...
+    def record(self, batch: Batch) -> None: ...
+
+
+class GateBatches:
+    """Handles the batches of one source, in order.
+
+    `facts` tells what Spark counted in the running batch; `received` counts records by partition when the
+    offsets do not tell (a log with transactions has offsets that are no records).
+    """
+
+    def __init__(
+        self,
+        contract: Contract,
+        topics: Topics,
+        accounts: Accounts,
+        facts: Callable[[], BatchFacts],
+        received: Callable[[BatchFacts], Mapping[int, int]],
+        *,
+        publish: bool = True,
+    ) -> None:
+        self.contract = contract
+        self.publish = publish
+        self._topics, self._accounts = topics, accounts
+        self._facts, self._received = facts, received
+        self._clocks: dict[int, int | None] | None = None
+        self.timings: dict[str, float] = {}
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        began, started_at = time.perf_counter(), datetime.now(UTC)
+        # Running the plan is what updates the state of the duplicates, so it comes before any question
+        # whether this batch was done already. The copy is cheap rows in memory, not Spark's column cache.
+        held = batch.localCheckpoint(eager=True)
+        try:
+            self._handle(held, batch_id, started_at, began)
+        finally:
+            held._jdf.queryExecution().toRdd().unpersist(False)
+
+    def _handle(self, held: DataFrame, batch_id: int, started_at: datetime, began: float) -> None:
+        facts = self._facts()
+        if facts.dropped:
+            raise LeakError(
+                f"Spark dropped {facts.dropped} rows of {self.contract.name} in batch {batch_id} as too old",
+                hint="nothing of this batch was published; this is a defect, please report it",
+            )
+        self.timings = {"decode": time.perf_counter() - began}
+        if self._accounts.has(batch_id):
+            return
+        clocks = self._clocks if self._clocks is not None else self._accounts.clocks()
+        crash_point("before_publish")
+        judged = with_fates(held, clocks, self.contract.lateness)
+        self._lap("judge", began)
+        tallies = self._send(judged, batch_id, clocks)
+        self._lap("publish", began)
+        crash_point("after_publish")
+        record = self._account(batch_id, started_at, facts, by_partition(tallies), clocks)
+        self._accounts.record(record)
+        self._lap("record", began)
+        crash_point("after_store_commit")
+        moved = {entry.partition: entry.clock for entry in record.entries}
+        self._clocks = {**clocks, **moved}
+
+    def _lap(self, step: str, began: float) -> None:
+        self.timings[step] = time.perf_counter() - began - sum(self.timings.values())
+
+    def _send(self, judged: DataFrame, batch_id: int, clocks: dict[int, int | None]) -> list[Tally]:
+        if self.publish:
+            return self._topics.publish(judged, batch_id, clocks).tallies
+        accepted = judged.where(F.col("fate") == ACCEPTED).groupBy("partition")
+        counted = accepted.agg(F.count("*"), F.max("event_time")).collect()
+        others = judged.where(F.col("fate") != ACCEPTED)
+        published = self._topics.publish(others, batch_id, clocks)
+        return published.tallies + [Tally(p, accepted=n, clock=clock) for p, n, clock in counted]
+
+    def _account(
+        self,
+        batch_id: int,
+        started_at: datetime,
+        facts: BatchFacts,
+        tallies: dict[int, Tally],
+        clocks: dict[int, int | None],
+    ) -> Batch:
+        received = self._received(facts)
+        entries = []
+        for partition in sorted({*received, *tallies}):
+            tally = tallies.get(partition, Tally(partition))
+            count = received.get(partition, 0)
+            rest = count - tally.accepted - tally.rejected - tally.late
+            if count == 0 and rest == 0:
+                continue
+            start, end = facts.start.get(partition, 0), facts.end.get(partition, 0)
+            clock = latest(clocks.get(partition), tally.clock)
+            entries.append(
+                Entry(
+                    *(partition, start, end, count, tally.accepted, tally.rejected, tally.late, rest),
+                    *(tally.reasons, clock),
+                )
+            )
+        batch = Batch(
+            self._accounts.query, batch_id, started_at, tuple(entries), facts.duplicates, facts.dropped
+        )
+        _check(batch, self.contract.name)
+        return batch
+
+
+def _check(batch: Batch, source: str) -> None:
+    """Duplicates by subtraction must be what Spark's operator counted, or an event has no fate."""
+    rest = sum(entry.duplicate for entry in batch.entries)
+    if rest != batch.duplicates or any(entry.duplicate < 0 for entry in batch.entries):
+        raise LeakError(
+            f"batch {batch.batch_id} of {source}: {rest} records are neither accepted, rejected nor late,"
+            f" but Spark counted {batch.duplicates} duplicates",
+            hint="the batch is not recorded; headrace audit --recount names the offsets",
+        )

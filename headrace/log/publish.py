@@ -1,0 +1,155 @@
+"""Exactly-once publishing: one Kafka transaction for each task of a batch, with a marker inside it.
+
+The marker is an offset commit, `(sink, task) → batch + 1`, that carries what was published in its metadata.
+When a batch runs again, a task whose marker is there publishes nothing and answers from the marker.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka as kafka
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from headrace.contracts.model import Contract
+from headrace.errors import ServiceError
+from headrace.fates import Tally
+from headrace.log.publish_task import Marker, TaskPlan, run_task
+from headrace.log.slots import used_ids
+
+TALLY_TYPE = (
+    "partition int, accepted bigint, rejected bigint, late bigint, reasons string, clock bigint, done boolean"
+)
+WAIT_SECONDS = 60.0
+LOADING = (
+    kafka.KafkaError.NOT_COORDINATOR,
+    kafka.KafkaError.COORDINATOR_NOT_AVAILABLE,
+    kafka.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    kafka.KafkaError._WAIT_COORD,
+)
+
+
+@dataclass(frozen=True)
+class Published:
+    tallies: list[Tally]
+    repeated: bool  # whether some task found its marker, that is: an earlier attempt had published
+
+
+class Publisher:
+    """The sink of one source: its three output topics and its markers."""
+
+    def __init__(self, name: str, contract: Contract, options: dict[str, str], slots: Path, tasks: int) -> None:
+        self.name = name
+        self.contract = contract
+        self.options = options
+        self.slots = slots
+        self.tasks = tasks
+        self._run = 0
+        self._markers: dict[int, Marker] = {}
+
+    def recover(self, run: int) -> None:
+        """End the transactions that a crash left open, then read what had been published.
+
+        In that order: fencing makes sure that no earlier process can commit any more, and an open
+        transaction would make the read wait.
+        """
+        self._run = run
+        for transactional_id in used_ids(self.slots, self.name):
+            _fence(self.options, transactional_id)
+        self._markers = self._read_markers()
+
+    def publish(self, rows: DataFrame, batch_id: int, clocks: dict[int, int | None]) -> Published:
+        """Send every row to the topic of its fate; returns what Kafka acknowledged."""
+        plan = TaskPlan(
+            sink=self.name,
+            run=self._run,
+            options=self.options,
+            slots=str(self.slots),
+            topics=self.contract.topics.outputs,
+            contract=f"{self.contract.name}:{self.contract.version}",
+            batch_id=batch_id,
+            places={task: self._place(task) for task in range(self.tasks)},
+            markers={task: m for task, m in self._markers.items() if m.batch_id >= batch_id},
+            clocks=clocks,
+            lateness_us=int(self.contract.lateness.total_seconds() * 1_000_000),
+        )
+        source = F.concat_ws(
+            "/", F.lit(self.contract.topics.raw), F.col("partition"), F.col("offset"), F.unix_millis("log_time")
+        )
+        columns = rows.select(
+            "fate",
+            "partition",
+            "key",
+            "value",
+            "headers",
+            "event_time",
+            "clock",
+            source.cast("binary").alias("source"),
+            F.to_json("reasons").cast("binary").alias("reasons"),
+        )
+        results = columns.mapInArrow(partial(_task, plan), TALLY_TYPE).collect()
+        return Published([_tally(row) for row in results], any(row.done for row in results))
+
+    def _place(self, task: int) -> tuple[str, int]:
+        """Group and partition of a task's marker; a topic may have fewer partitions than there are tasks."""
+        partitions = self.contract.partitions
+        return (f"{self.name}.marker.{task // partitions}", task % partitions)
+
+    def _read_markers(self) -> dict[int, Marker]:
+        markers = {}
+        for task in range(self.tasks):
+            group, partition = self._place(task)
+            place = kafka.TopicPartition(self.contract.topics.validated, partition)
+            found = _committed(self.options, group, place)
+            if found.offset >= 0:
+                markers[task] = Marker(found.offset - 1, found.metadata or "")
+        return markers
+
+
+def _committed(options: dict[str, str], group: str, place: kafka.TopicPartition) -> kafka.TopicPartition:
+    """The group's offset, once no transaction that could change it is open."""
+    until = time.monotonic() + WAIT_SECONDS
+    consumer = kafka.Consumer({**options, "group.id": group, "isolation.level": "read_committed"})
+    try:
+        while True:
+            try:
+                [found] = consumer.committed([place], timeout=WAIT_SECONDS)
+                return found
+            except kafka.KafkaException as error:
+                # A broker that has just started says so until its coordinator has loaded.
+                if error.args[0].code() in LOADING and time.monotonic() < until:
+                    time.sleep(0.1)
+                    continue
+                raise ServiceError(
+                    f"cannot read the publishing marker of {group}: {error.args[0].str()}",
+                    hint="is the broker up? headrace status tells",
+                ) from error
+    finally:
+        consumer.close()
+
+
+def _task(plan: TaskPlan, batches: Iterator[Any]) -> Iterator[Any]:
+    return run_task(plan, batches)
+
+
+def _fence(options: dict[str, str], transactional_id: str) -> None:
+    producer = kafka.Producer({**options, "transactional.id": transactional_id})
+    try:
+        producer.init_transactions(WAIT_SECONDS)
+    except kafka.KafkaException as error:
+        raise ServiceError(
+            f"cannot take over the transactional id {transactional_id}: {error}",
+            hint="is the broker up? headrace status tells",
+        ) from error
+
+
+def _tally(row: Any) -> Tally:
+    reasons = json.loads(row.reasons)
+    return Tally(row.partition, row.accepted, row.rejected, row.late, reasons, row.clock)

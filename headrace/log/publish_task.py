@@ -1,0 +1,264 @@
+"""What runs in a Python worker: Arrow batches in, one Kafka transaction out.
+
+Producers live as long as their worker, since starting one costs more than a small batch does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka as kafka
+import numpy as np
+import pyarrow as pa
+from pyspark import TaskContext
+
+from headrace.fates import ACCEPTED, LATE, REJECTED, Tally, by_partition, latest
+from headrace.log.slots import Slot
+from headrace.crash import crash_point
+
+COMMIT_SECONDS = 120.0
+METADATA_BYTES = 4000
+PRODUCER = {
+    "enable.idempotence": "true",
+    "acks": "all",
+    "linger.ms": "20",
+    "batch.num.messages": "20000",
+    "batch.size": "1000000",
+    "queue.buffering.max.messages": "500000",
+    "queue.buffering.max.kbytes": "262144",
+    "message.max.bytes": "2000000",
+    "transaction.timeout.ms": "300000",
+}
+RESULT = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("accepted", pa.int64()),
+        ("rejected", pa.int64()),
+        ("late", pa.int64()),
+        ("reasons", pa.string()),
+        ("clock", pa.int64()),
+        ("done", pa.bool_()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Marker:
+    batch_id: int
+    metadata: str
+
+
+@dataclass(frozen=True)
+class TaskPlan:
+    """Everything a task needs to know; it travels to the worker with the job."""
+
+    sink: str
+    run: int
+    options: dict[str, str]
+    slots: str
+    topics: tuple[str, str, str]
+    contract: str
+    batch_id: int
+    places: dict[int, tuple[str, int]]
+    markers: dict[int, Marker]
+    clocks: dict[int, int | None]
+    lateness_us: int
+
+
+def run_task(plan: TaskPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    context = TaskContext.get()
+    task = context.partitionId() if context else 0
+    marker = plan.markers.get(task)
+    if marker is not None:
+        tallies = [tally for batch in batches for tally in _count(batch)]
+        yield _result(_from_metadata(marker.metadata) or tallies, done=True)
+        return
+    counted: list[Tally] = []
+    sink: Sink | None = None
+    try:
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            if sink is None:
+                sink = open_sink(plan)
+                sink.begin()
+            counted += _count(batch)
+            sink.send(plan, batch)
+        if sink is not None:
+            sink.commit(plan, task, list(by_partition(counted).values()))
+    except BaseException:
+        if sink is not None:
+            sink.discard()
+        raise
+    yield _result(counted, done=False)
+
+
+class Sink:
+    """A transactional producer with a slot of its own, for one run of one query."""
+
+    def __init__(self, plan: TaskPlan) -> None:
+        self.key, self.run = plan.sink, plan.run
+        self.slot = Slot(Path(plan.slots), plan.sink)
+        options = {**PRODUCER, **plan.options, "transactional.id": self.slot.transactional_id}
+        self.producer = kafka.Producer(options)
+        self.producer.init_transactions(COMMIT_SECONDS)
+        self.groups: dict[str, Any] = {}
+
+    def begin(self) -> None:
+        self.producer.begin_transaction()
+
+    def send(self, plan: TaskPlan, batch: pa.RecordBatch) -> None:
+        headers = _Headers(plan)
+        columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+        produce, topics = self.producer.produce, plan.topics
+        rows = zip(
+            *(columns[n] for n in ("fate", "partition", "key", "value", "source")), range(batch.num_rows)
+        )
+        for fate, partition, key, value, source, row in rows:
+            if fate == ACCEPTED and columns["headers"][row] is None:
+                about = [("headrace-source", source), headers.contract, headers.clock[partition]]
+            else:
+                about = headers.rare(columns, row)
+            try:
+                produce(topics[fate], value, key, partition, headers=about)
+            except BufferError:
+                self._produce_slowly(topics[fate], value, key, partition, about)
+
+    def _produce_slowly(self, topic: str, value: Any, key: Any, partition: int, headers: Any) -> None:
+        while True:
+            self.producer.poll(0.1)
+            try:
+                return self.producer.produce(topic, value, key, partition, headers=headers)
+            except BufferError:
+                continue
+
+    def commit(self, plan: TaskPlan, task: int, tallies: list[Tally]) -> None:
+        group, partition = plan.places[task]
+        metadata = json.dumps([tally.as_list() for tally in tallies], separators=(",", ":"))
+        place = kafka.TopicPartition(
+            plan.topics[ACCEPTED],
+            partition,
+            plan.batch_id + 1,
+            metadata=metadata if len(metadata) <= METADATA_BYTES else "",
+        )
+        self.producer.send_offsets_to_transaction([place], self._group(plan, group), COMMIT_SECONDS)
+        crash_point("before_task_commit")
+        self.producer.commit_transaction(COMMIT_SECONDS)
+        crash_point("after_task_commit")
+
+    def _group(self, plan: TaskPlan, group: str) -> Any:
+        if group not in self.groups:
+            consumer = kafka.Consumer({**plan.options, "group.id": group})
+            self.groups[group] = consumer.consumer_group_metadata()
+            consumer.close()
+        return self.groups[group]
+
+    def discard(self) -> None:
+        """Abort what is under way and give the slot back; the next task starts a producer anew."""
+        _SINKS.pop(self.key, None)
+        try:
+            self.producer.abort_transaction(10.0)
+        except kafka.KafkaException:
+            pass  # the next owner of the slot fences this producer, which aborts its transaction
+        self.slot.release()
+
+
+_SINKS: dict[str, Sink] = {}
+
+
+def open_sink(plan: TaskPlan) -> Sink:
+    """This worker's producer for the sink; one of an earlier run has been fenced and is replaced."""
+    sink = _SINKS.get(plan.sink)
+    if sink is not None and sink.run != plan.run:
+        sink.slot.release()
+        sink = None
+    if sink is None:
+        sink = _SINKS[plan.sink] = Sink(plan)
+    return sink
+
+
+class _Headers:
+    """The headers that a published record gains."""
+
+    def __init__(self, plan: TaskPlan) -> None:
+        self.contract = ("headrace-contract", plan.contract.encode())
+        self.clock = _ClockHeaders(plan.clocks)
+
+    def rare(self, columns: dict[str, list[Any]], row: int) -> list[tuple[str, Any]]:
+        given = [(h["key"], h["value"]) for h in columns["headers"][row] or ()]
+        given += [("headrace-source", columns["source"][row]), self.contract]
+        if columns["fate"][row] == REJECTED:
+            given.append(("headrace-reasons", columns["reasons"][row]))
+        elif columns["fate"][row] == LATE:
+            clock, event_time = columns["clock"][row], columns["event_time"][row]
+            given.append(("headrace-clock", _instant(clock)))
+            given.append(("headrace-behind-ms", str((clock - event_time) // 1000).encode()))
+        else:
+            given.append(self.clock[columns["partition"][row]])
+        return given
+
+
+class _ClockHeaders(dict[int, tuple[str, bytes]]):
+    def __init__(self, clocks: dict[int, int | None]) -> None:
+        self.clocks = clocks
+
+    def __missing__(self, partition: int) -> tuple[str, bytes]:
+        clock = self.clocks.get(partition)
+        self[partition] = ("headrace-clock", b"" if clock is None else _instant(clock))
+        return self[partition]
+
+
+def _instant(micros: int) -> bytes:
+    seconds, rest = divmod(micros, 1_000_000)
+    return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest).isoformat().encode()
+
+
+def _count(batch: pa.RecordBatch) -> list[Tally]:
+    fates = batch.column("fate").to_numpy(zero_copy_only=False)
+    partitions = batch.column("partition").to_numpy(zero_copy_only=False)
+    reasons: dict[int, dict[str, int]] = {}
+    for row in np.flatnonzero(fates == REJECTED):
+        counts = reasons.setdefault(int(partitions[row]), {})
+        for reason in json.loads(batch.column("reasons")[int(row)].as_py()):
+            counts[reason["code"]] = counts.get(reason["code"], 0) + 1
+    times = batch.column("event_time").fill_null(np.iinfo(np.int64).min).to_numpy(zero_copy_only=False)
+    tallies = []
+    for partition in np.unique(partitions):
+        mine = partitions == partition
+        accepted = times[mine & (fates == ACCEPTED)]
+        tallies.append(
+            Tally(
+                int(partition),
+                len(accepted),
+                int(np.count_nonzero(mine & (fates == REJECTED))),
+                int(np.count_nonzero(mine & (fates == LATE))),
+                reasons.get(int(partition), {}),
+                latest(int(accepted.max())) if len(accepted) else None,
+            )
+        )
+    return tallies
+
+
+def _from_metadata(metadata: str) -> list[Tally]:
+    return [Tally(*fields) for fields in json.loads(metadata)] if metadata else []
+
+
+def _result(tallies: list[Tally], *, done: bool) -> pa.RecordBatch:
+    rows = [
+        {
+            "partition": t.partition,
+            "accepted": t.accepted,
+            "rejected": t.rejected,
+            "late": t.late,
+            "reasons": json.dumps(t.reasons),
+            "clock": t.clock,
+            "done": done,
+        }
+        for t in by_partition(tallies).values()
+    ]
+    return pa.RecordBatch.from_pylist(rows, schema=RESULT)

@@ -1,0 +1,50 @@
+"""Making the topics that contracts ask for, and checking the ones that exist."""
+
+from __future__ import annotations
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import KafkaError, NewTopic
+
+from headrace.contracts.model import Contract
+from headrace.contracts.topics import topic_configs
+from headrace.errors import ServiceError
+
+WAIT_SECONDS = 30.0
+
+
+def ensure_topics(contract: Contract, options: dict[str, str]) -> list[str]:
+    """Create the contract's topics where they are missing; returns the new ones."""
+    admin = AdminClient(options)
+    wanted = topic_configs(contract)
+    present = partition_counts(admin, list(wanted))
+    for topic, count in present.items():
+        if count != wanted[topic].partitions:
+            raise ServiceError(
+                f"topic {topic} has {count} partitions, the contract says {wanted[topic].partitions}",
+                where=str(contract.file),
+                hint="set 'partitions' in the contract to what the topic has",
+            )
+    missing = [
+        NewTopic(topic, num_partitions=settings.partitions, replication_factor=-1, config=settings.config)
+        for topic, settings in wanted.items()
+        if topic not in present
+    ]
+    if missing:
+        for topic, done in admin.create_topics(missing, operation_timeout=WAIT_SECONDS).items():
+            try:
+                done.result(WAIT_SECONDS)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise ServiceError(f"cannot create topic {topic}: {error.args[0].str()}") from error
+    return [topic.topic for topic in missing]
+
+
+def partition_counts(admin: AdminClient, topics: list[str]) -> dict[str, int]:
+    try:
+        known = admin.list_topics(timeout=WAIT_SECONDS).topics
+    except KafkaException as error:
+        raise ServiceError(
+            f"the broker does not answer: {error.args[0].str()}", hint="headrace status tells what is running"
+        ) from error
+    return {topic: len(known[topic].partitions) for topic in topics if topic in known}

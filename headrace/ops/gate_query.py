@@ -1,0 +1,132 @@
+"""The streaming query of one source: from the raw topic through the gate."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.app import Source
+from headrace.contracts.model import Contract
+from headrace.gate.batch import GateBatches
+from headrace.gate.dedupe import drop_duplicates
+from headrace.gate.judge import judge
+from headrace.log.groups import ReadPosition
+from headrace.log.progress import BatchFacts, batch_facts
+from headrace.log.publish import Publisher
+from headrace.log.read import read_range, read_stream
+from headrace.store.connection import Store
+from headrace.store.ledger import Ledger
+
+MONTH = timedelta(days=30)
+
+
+@dataclass(frozen=True)
+class Connections:
+    """Where a query finds its log and its store."""
+
+    bootstrap: str
+    kafka: dict[str, str] = field(repr=False)  # librdkafka's options
+    java_kafka: dict[str, str] = field(repr=False)
+    store_url: str = field(repr=False)
+
+    @property
+    def librdkafka(self) -> dict[str, str]:
+        return {"bootstrap.servers": self.bootstrap, **self.kafka}
+
+    @property
+    def java(self) -> dict[str, str]:
+        return {"bootstrap.servers": self.bootstrap, **self.java_kafka}
+
+
+def query_name(app: str, stream: str) -> str:
+    """The identity of the gate of a stream: checkpoint, ledger, markers and consumer group are named by it."""
+    return f"{app}.{stream}"
+
+
+class GateQuery:
+    """Starts the gate of one source, again after a failure; the name is its identity."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        app: str,
+        contract: Contract,
+        source: Source,
+        connections: Connections,
+        *,
+        checkpoints: str,
+        slots: Path,
+        salt: str,
+        trigger_seconds: float = 1.0,
+    ) -> None:
+        self.name = query_name(app, contract.name)
+        self.contract = contract
+        self._spark, self._source, self._connections = spark, source, connections
+        self._checkpoint = f"{checkpoints}/{self.name}"
+        self._salt, self._trigger = salt, trigger_seconds
+        tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        self._publisher = Publisher(self.name, contract, connections.librdkafka, slots, tasks)
+        self.query: StreamingQuery | None = None
+
+    def start(self, *, available_now: bool = False) -> StreamingQuery:
+        """Recover what a crash left, then start. `available_now` processes what is there and ends."""
+        contract, connections = self.contract, self._connections
+        self._publisher.recover(run=time.time_ns())
+        ledger = Ledger(Store(connections.store_url), self.name, keep=max(contract.retention * 2, MONTH))
+        position = ReadPosition(f"headrace.{self.name}", contract.topics.raw, connections.librdkafka)
+        handler = GateBatches(
+            contract,
+            self._publisher,
+            ledger,
+            self._facts,
+            self._received,
+            publish=self._source.publish,
+        )
+
+        def handle(batch, batch_id):  # type: ignore[no-untyped-def]
+            handler(batch, batch_id)
+            position.commit(self._facts().end)
+
+        raw = read_stream(self._spark, contract.topics.raw, connections.java, self._source.max_batch)
+        rows = drop_duplicates(judge(raw, contract, self._salt), contract, F.current_timestamp())
+        writer = rows.writeStream.queryName(self.name).option("checkpointLocation", self._checkpoint)
+        writer = writer.foreachBatch(handle)
+        if available_now:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{int(self._trigger * 1000)} milliseconds")
+        self.handler = handler
+        self.query = writer.start()
+        return self.query
+
+    def stop(self, deadline_seconds: float = 30.0) -> None:
+        """Stop between two batches: the running one finishes first."""
+        if self.query is None:
+            return
+        until = time.monotonic() + deadline_seconds
+        while self.query.isActive and self.query.status["isTriggerActive"] and time.monotonic() < until:
+            time.sleep(0.01)
+        self.query.stop()
+
+    def _facts(self) -> BatchFacts:
+        # The first batch may begin before `start` has handed the query over.
+        while self.query is None:
+            time.sleep(0.005)
+        return batch_facts(self.query)
+
+    def _received(self, facts: BatchFacts) -> Mapping[int, int]:
+        counts = {p: end - facts.start.get(p, 0) for p, end in facts.end.items()}
+        if sum(counts.values()) == facts.scanned:
+            return counts
+        # Transactions leave offsets that are no records: count those that are.
+        raw = read_range(
+            self._spark, self.contract.topics.raw, self._connections.java, facts.start, facts.end
+        )
+        return {p: n for p, n in raw.groupBy("partition").count().collect()}

@@ -1,0 +1,83 @@
+"""Loading a user's app file, and finding mistakes in it before anything starts."""
+
+from __future__ import annotations
+
+import difflib
+import importlib.util
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.app import App, Source
+from headrace.contracts import Contract, load_contracts
+from headrace.errors import AppError, HeadraceError
+
+
+@dataclass(frozen=True)
+class LoadedApp:
+    """An app with its contracts: what every command works on."""
+
+    app: App
+    contracts: dict[str, Contract]
+
+    @property
+    def name(self) -> str:
+        return self.app.name
+
+    def source(self, stream: str) -> Source:
+        return self.app.choices(stream)
+
+    def contract(self, stream: str) -> Contract:
+        if stream not in self.contracts:
+            raise AppError(f"no stream '{stream}'", where=str(self.app.contracts_dir), hint=self._nearest(stream))
+        return self.contracts[stream]
+
+    def _nearest(self, stream: str) -> str:
+        near = difflib.get_close_matches(stream, self.contracts, 1)
+        return f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(sorted(self.contracts))}"
+
+
+def load_app(path: Path) -> LoadedApp:
+    """Import the app file (or the app.py of a folder), read its contracts, check its declarations."""
+    file = path / "app.py" if path.is_dir() else path
+    if not file.is_file():
+        raise AppError(
+            "no app file", where=str(file), hint="give a folder with an app.py, or make one: headrace init NAME"
+        )
+    app = _app_in(file)
+    loaded = LoadedApp(app, load_contracts(app.contracts_dir))
+    for source in app.sources.values():
+        if source.name not in loaded.contracts:
+            raise AppError(
+                f"source '{source.name}' has no contract in {app.contracts_dir}",
+                where=source.where,
+                hint=loaded._nearest(source.name),
+            )
+    return loaded
+
+
+def _app_in(file: Path) -> App:
+    module_name = f"headrace_app_{file.resolve().parent.name}"
+    spec = importlib.util.spec_from_file_location(module_name, file.resolve())
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module_name] = module
+    try:
+        spec.loader.exec_module(module)
+    except HeadraceError:
+        raise
+    except SyntaxError as error:
+        raise AppError(f"syntax error: {error.msg}", where=f"{file}:{error.lineno}") from error
+    except Exception as error:
+        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file.resolve())]
+        line = f":{frames[-1].lineno}" if frames else ""
+        raise AppError(f"{type(error).__name__}: {error}", where=f"{file}{line}") from error
+    apps = [value for value in vars(module).values() if isinstance(value, App)]
+    if len(apps) != 1:
+        raise AppError(
+            f"found {len(apps)} apps, expected one",
+            where=str(file),
+            hint='declare it once: app = App("name", contracts="contracts")',
+        )
+    return apps[0]

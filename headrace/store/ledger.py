@@ -1,0 +1,94 @@
+"""The ledger: for every batch and partition, what was received and what became of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from psycopg.types.json import Jsonb
+
+from headrace.gate.ledger import Batch, Entry
+from headrace.store.connection import Connection, Store
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Ledger:
+    """The ledger of one query, in the store."""
+
+    def __init__(self, store: Store, query: str, keep: timedelta) -> None:
+        self._store, self.query, self._keep = store, query, keep
+
+    def has(self, batch_id: int) -> bool:
+        def look(connection: Connection) -> bool:
+            found = connection.execute(
+                "SELECT 1 FROM headrace.batches WHERE query = %s AND batch_id = %s", (self.query, batch_id)
+            )
+            return found.fetchone() is not None
+
+        return self._store.transact(look)
+
+    def clocks(self) -> dict[int, int | None]:
+        def read(connection: Connection) -> dict[int, int | None]:
+            rows = connection.execute(
+                "SELECT partition, clock FROM headrace.clocks WHERE query = %s", (self.query,)
+            )
+            return {partition: to_micros(clock) for partition, clock in rows}
+
+        return self._store.transact(read)
+
+    def record(self, batch: Batch) -> None:
+        """Write the batch and move the clocks, once: a batch that is already recorded stays as it is."""
+
+        def write(connection: Connection) -> None:
+            new = connection.execute(
+                "INSERT INTO headrace.batches (query, batch_id, started_at, received, duplicates, dropped)"
+                " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+                (
+                    *(batch.query, batch.batch_id, batch.started_at),
+                    *(batch.received, batch.duplicates, batch.dropped),
+                ),
+            )
+            if new.rowcount == 0:
+                return
+            _write_entries(connection, batch)
+            self._forget_old(connection, batch.batch_id)
+
+        self._store.transact(write)
+
+    def _forget_old(self, connection: Connection, batch_id: int) -> None:
+        if batch_id % 100 == 0:
+            connection.execute(
+                "DELETE FROM headrace.batches WHERE query = %s AND finished_at < clock_timestamp() - %s",
+                (self.query, self._keep),
+            )
+
+
+def _write_entries(connection: Connection, batch: Batch) -> None:
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO headrace.ledger VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            [_ledger_row(batch, entry) for entry in batch.entries],
+        )
+        cursor.executemany(
+            "INSERT INTO headrace.clocks (query, partition, clock, next_offset) VALUES (%s, %s, %s, %s)"
+            " ON CONFLICT (query, partition) DO UPDATE SET"
+            " clock = greatest(headrace.clocks.clock, excluded.clock),"
+            " next_offset = excluded.next_offset, moved_at = clock_timestamp()",
+            [(batch.query, e.partition, to_time(e.clock), e.end_offset) for e in batch.entries],
+        )
+
+
+def _ledger_row(batch: Batch, e: Entry) -> Iterable[object]:
+    return (
+        *(batch.query, batch.batch_id, e.partition, e.first_offset, e.end_offset),
+        *(e.received, e.accepted, e.rejected, e.late, e.duplicate, Jsonb(e.reasons), to_time(e.clock)),
+    )
+
+
+def to_time(micros: int | None) -> datetime | None:
+    return None if micros is None else EPOCH + timedelta(microseconds=micros)
+
+
+def to_micros(time: datetime | None) -> int | None:
+    return None if time is None else (time - EPOCH) // timedelta(microseconds=1)

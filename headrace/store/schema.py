@@ -1,0 +1,49 @@
+"""The tables of the store. Every statement may run again."""
+
+from __future__ import annotations
+
+STATEMENTS = (
+    "CREATE SCHEMA IF NOT EXISTS headrace",
+    """
+    CREATE TABLE IF NOT EXISTS headrace.batches (
+        query text NOT NULL,
+        batch_id bigint NOT NULL,
+        started_at timestamptz NOT NULL,
+        finished_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+        received bigint NOT NULL,
+        duplicates bigint NOT NULL,
+        dropped bigint NOT NULL,
+        PRIMARY KEY (query, batch_id)
+    )
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS headrace.ledger (
+        query text NOT NULL,
+        batch_id bigint NOT NULL,
+        partition int NOT NULL,
+        first_offset bigint NOT NULL,
+        end_offset bigint NOT NULL,
+        received bigint NOT NULL,
+        accepted bigint NOT NULL,
+        rejected bigint NOT NULL,
+        late bigint NOT NULL,
+        duplicate bigint NOT NULL,
+        reasons jsonb NOT NULL,
+        clock timestamptz,
+        PRIMARY KEY (query, batch_id, partition),
+        FOREIGN KEY (query, batch_id) REFERENCES headrace.batches ON DELETE CASCADE
+    )
+    """,
+    "CREATE INDEX IF NOT EXISTS ledger_by_offset ON headrace.ledger (query, partition, first_offset)",
+    "CREATE INDEX IF NOT EXISTS batches_by_time ON headrace.batches (query, finished_at)",
+    """
+    CREATE TABLE IF NOT EXISTS headrace.clocks (
+        query text NOT NULL,
+        partition int NOT NULL,
+        clock timestamptz,
+        next_offset bigint NOT NULL,
+        moved_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+        PRIMARY KEY (query, partition)
+    )
+    """,
+)
