@@ -10,8 +10,11 @@ from typing import Annotated
 import typer
 
 from headrace.cli import contract
+from headrace.cli.demo import demo
 from headrace.cli.down import down
+from headrace.cli.run import run
 from headrace.cli.status import status
+from headrace.cli.traffic import traffic
 from headrace.cli.up import up
 from headrace.errors import HeadraceError
 from headrace.settings_reference import help_lines
@@ -34,7 +37,10 @@ app = typer.Typer(
 
 # In the order of a working day: --help lists them so.
 app.command(epilog=settings_help())(up)
+app.command()(run)
 app.command()(status)
+app.command()(demo)
+app.command()(traffic)
 app.command()(down)
 app.add_typer(contract.app, name="contract")
 

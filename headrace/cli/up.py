@@ -26,7 +26,13 @@ def up(
         bool, typer.Option("--detach", "-d", help="Return when healthy; stop with: headrace down.")
     ] = False,
 ) -> None:
-    """Start the broker and the database of this folder and keep them running; `headrace down` stops them."""
+    """Start the broker, the database and the app of this folder and keep them running.
+
+    \b
+    Examples:
+      headrace up
+      headrace up --detach && headrace status && headrace down
+    """
     from headrace.local.services import Services
 
     folder = Path.cwd()
@@ -42,15 +48,29 @@ def up(
 
 
 def run_engine(services: Services) -> NoReturn:
-    """Stay until a signal ends us, or report the first service that dies."""
-    while True:
-        for service in services.embedded:
-            if not service.is_running():
-                raise ServiceError(
-                    f"{service.name} ended unexpectedly; its last words:\n{service.log_tail()}",
-                    hint=f"the whole log is {service.log}; start again with: headrace up",
-                )
-        time.sleep(0.5)
+    """Run the folder's app beside its services until a signal ends us; report the first part that dies."""
+    from headrace.local.engine import EngineProcess
+
+    parts = list(services.embedded)
+    app = services.folder / services.settings.app
+    engine = EngineProcess(services.state, app)
+    if app.exists():
+        engine.start()
+        parts.append(engine)
+        print(f"the app {services.settings.app} runs; its log is {engine.log}", flush=True)
+    else:
+        print(f"no app at {app}: only the services run", flush=True)
+    try:
+        while True:
+            for part in parts:
+                if not part.is_running():
+                    raise ServiceError(
+                        f"{part.name} ended unexpectedly; its last words:\n{part.log_tail()}",
+                        hint=f"the whole log is {part.log}; start again with: headrace up",
+                    )
+            time.sleep(0.5)
+    finally:
+        engine.stop()
 
 
 @contextmanager

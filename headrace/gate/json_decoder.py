@@ -24,6 +24,8 @@ OPTIONS = {
     "allowSingleQuotes": "false",
     "allowNonNumericNumbers": "false",
 }
+WRAPPED_OPTIONS = {**OPTIONS, "maxNestingDepth": "1001"}  # one level for the wrapping array
+TEXTS = ("string", "timestamp", "date")
 CONTAINERS = ("object", "array", "map")
 
 # Kinds as `schema_of_variant` names them.
@@ -75,7 +77,7 @@ class JsonDecoder:
             all_but_last = F.substring(value, 1, F.octet_length(value) - 1)
             return F.endswith(value, F.lit(b"}")) & ~F.contains(all_but_last, F.lit(b"}"))
         wrapped = F.concat(F.lit("["), _text(value), F.lit(f',{{"{self._end_mark}":1}}]'))
-        parts = F.from_json(wrapped, f"array<struct<`{self._end_mark}`:int>>", OPTIONS)
+        parts = F.from_json(wrapped, f"array<struct<`{self._end_mark}`:int>>", WRAPPED_OPTIONS)
         return F.get(parts, F.lit(1))[self._end_mark].isNotNull() & (F.size(parts) == 2)
 
     def diagnose(self, value: Column, event: Column) -> Column:
@@ -99,7 +101,7 @@ class JsonDecoder:
         """Parsed as the first of two array elements: were it none, or more than one, the mark would move."""
         wrapped = F.concat(F.lit("[0,"), text, F.lit(f',"{self._end_mark}"]'))
         return let(
-            F.from_json(wrapped, "array<string>", OPTIONS),
+            F.from_json(wrapped, "array<string>", WRAPPED_OPTIONS),
             lambda parts: F.coalesce(
                 (F.size(parts) == 3) & (F.get(parts, F.lit(2)) == self._end_mark), F.lit(False)
             ),
@@ -126,8 +128,10 @@ class JsonDecoder:
         if field.type.kind in CONTAINERS:
             # A variant has no room for a repeated name or an unpaired surrogate, and neither has the contract.
             reasons.append(_some(unreadable, reason("not_json", field.name)))
-        else:
+        elif field.type.kind in TEXTS:
             reasons.append(_some(unreadable & as_text.rlike(r"^[\[{]"), reason("wrong_type", field.name)))
+        else:
+            reasons.append(_some(unreadable, reason("wrong_type", field.name)))
         if field.name == self.contract.event_id:
             surrogate = unreadable & ~as_text.rlike(r"^[\[{]")
             reasons.append(_some(surrogate, reason("bad_format", field.name)))
@@ -193,7 +197,9 @@ def _may_be_bare(name: str, value: Column, text: Column) -> Column:
     """
     number = (value < ":") & value.rlike(r"^-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$")
     container = value.startswith("{") | value.startswith("[")
-    bare = number | container | (value == "true") | (value == "false")
+    # A number beyond all doubles arrives as "Infinity", in quotes.
+    infinite = value.startswith('"')
+    bare = number | container | infinite | value.isin("true", "false")
     quoted = [F.contains(text, F.concat(F.lit(f'"{name}":{gap}"'), value, F.lit('"'))) for gap in ("", " ")]
     return value.isNotNull() & bare & ~quoted[0] & ~quoted[1]
 

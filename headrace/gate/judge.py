@@ -14,13 +14,15 @@ from headrace.gate.reasons import Rule, broken_reasons, let
 from headrace.gate.rules import contract_rules, timestamp_of
 
 # What a raw record looks like, from Kafka or from a file. Without a log time, checks against it do not apply.
+UNUSABLE = ("wrong_type", "bad_format")
 RAW_COLUMNS = ("partition", "offset", "log_time", "key", "value", "headers")
 
 
 def judge(records: DataFrame, contract: Contract, salt: str) -> DataFrame:
     """Adds `reasons` (null where the record is sound), `event_id` and `event_time` (microseconds).
 
-    `key` and `value` are what may leave the gate: the original bytes, or the masked ones.
+    `key` and `value` are what may leave the gate: the original bytes, or the masked ones. Columns beyond
+    those of a raw record pass through.
     """
     decoder = JsonDecoder(contract)
     value, event = F.col("value"), F.col("event")
@@ -50,6 +52,7 @@ def judge(records: DataFrame, contract: Contract, salt: str) -> DataFrame:
         "reasons",
         F.when(sound, event[contract.event_id]).alias("event_id"),
         F.when(sound, F.unix_micros("event_at")).alias("event_time"),
+        *[column for column in records.columns if column not in RAW_COLUMNS],
     )
 
 
@@ -60,16 +63,30 @@ def _future_rule(contract: Contract, event: Column) -> Rule:
 
 
 def _explain(decoder: JsonDecoder, rules: list[Rule]) -> Column:
-    """Format reasons first; a rule about a field that the format already rejects would only repeat them."""
+    """Format reasons first; a rule about a field that they already name would only repeat or mislead."""
 
     def with_rules(found: Column) -> Column:
-        def is_news(rule: Column) -> Column:
-            return ~F.exists(found, lambda f: rule["field"].startswith(f["field"]))
+        named = F.transform(found, lambda f: _top_level(f["field"]))
+        whole = F.exists(named, lambda name: name == "")
 
-        return F.array_distinct(F.concat(found, F.filter(broken_reasons(rules), is_news)))
+        def is_news(rule: Column) -> Column:
+            return ~whole & ~F.array_contains(named, _top_level(rule["field"]))
+
+        return F.array_distinct(F.concat(found, let(F.filter(broken_reasons(rules), is_news), _meaningful)))
 
     reasons = let(decoder.diagnose(F.col("value"), F.col("event")), with_rules)
     return let(reasons, lambda found: F.when(F.size(found) > 0, found))
+
+
+def _top_level(path: Column) -> Column:
+    return F.regexp_extract(path, r"^[^.\[{]*", 0)
+
+
+def _meaningful(found: Column) -> Column:
+    """Without limits of a value that is not even of its type or format."""
+    unusable = F.filter(found, lambda r: r["code"].isin(*UNUSABLE))
+    fields = F.transform(unusable, lambda r: r["field"])
+    return F.filter(found, lambda r: r["code"].isin(*UNUSABLE) | ~F.array_contains(fields, r["field"]))
 
 
 def _leaving_key(contract: Contract, event: Column, salt: str) -> Column:

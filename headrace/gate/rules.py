@@ -8,12 +8,13 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from headrace.contracts.model import Contract, Field, Scalar
+from headrace.gate.patterns import java_pattern
 from headrace.gate.reasons import Rule
 
 RFC_3339 = (
-    r"^(?!0000)\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)$"
+    r"^(?!0000)\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)\z"
 )
-ISO_DATE = r"^(?!0000)\d{4}-\d\d-\d\d$"
+ISO_DATE = r"^(?!0000)\d{4}-\d\d-\d\d\z"
 
 # A decimal of up to this many digits survives a trip through a double, and a double parses much faster.
 EXACT_DOUBLE_DIGITS = 15
@@ -65,7 +66,7 @@ def _add_text_rules(field: Field, value: Column, add: Callable[[str, Column], No
     if field.rules.enum is not None:
         add("not_allowed", ~value.isin(*field.rules.enum))
     if field.rules.pattern is not None:
-        add("no_match", ~value.rlike(field.rules.pattern))
+        add("no_match", ~value.rlike(java_pattern(field.rules.pattern)))
     if field.rules.min_length == 1:
         add("too_short", value == "")
     elif field.rules.min_length:
@@ -136,11 +137,12 @@ def _inner_rules(field: Field, value: Column, path: str) -> list[Rule]:
 
 def _element_rules(element: Field, path: str) -> list[tuple[str, str, Judge]]:
     """The element's rules as functions of the element: lambdas need a column of their own each."""
+    def rule(n: int) -> Judge:
+        # Spark counts a lambda's parameters, so the number cannot be a default of one.
+        return lambda x: _field_rules(element, x, path)[n].broken
+
     shapes = _field_rules(element, F.lit(None), path)
-    return [
-        (shape.code, shape.field, lambda x, n=n: _field_rules(element, x, path)[n].broken)  # type: ignore[misc]
-        for n, shape in enumerate(shapes)
-    ]
+    return [(shape.code, shape.field, rule(n)) for n, shape in enumerate(shapes)]
 
 
 def _is_finite(value: Column) -> Column:

@@ -58,6 +58,10 @@ class Service(ABC):
         return f"127.0.0.1:{self.port}"
 
     @property
+    def runs_in(self) -> Path:
+        return self.data
+
+    @property
     def keeper_pid(self) -> int:
         return self._keeper.pid if self._keeper else 0
 
@@ -124,7 +128,7 @@ class Service(ABC):
                 stderr=log,
                 text=True,
                 start_new_session=True,
-                cwd=self.data,
+                cwd=self.runs_in,
             )
         told = self._keeper.stdout.readline() if self._keeper.stdout else ""
         self.pid = int(told) if told.strip() else 0

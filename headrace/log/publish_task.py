@@ -75,7 +75,7 @@ def run_task(plan: TaskPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
     task = context.partitionId() if context else 0
     marker = plan.markers.get(task)
     if marker is not None:
-        tallies = [tally for batch in batches for tally in _count(batch)]
+        tallies = [tally for batch in batches for tally in count_fates(batch)]
         yield _result(_from_metadata(marker.metadata) or tallies, done=True)
         return
     counted: list[Tally] = []
@@ -87,7 +87,7 @@ def run_task(plan: TaskPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
             if sink is None:
                 sink = open_sink(plan)
                 sink.begin()
-            counted += _count(batch)
+            counted += count_fates(batch)
             sink.send(plan, batch)
         if sink is not None:
             sink.commit(plan, task, list(by_partition(counted).values()))
@@ -218,7 +218,7 @@ def _instant(micros: int) -> bytes:
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest).isoformat().encode()
 
 
-def _count(batch: pa.RecordBatch) -> list[Tally]:
+def count_fates(batch: pa.RecordBatch) -> list[Tally]:
     fates = batch.column("fate").to_numpy(zero_copy_only=False)
     partitions = batch.column("partition").to_numpy(zero_copy_only=False)
     reasons: dict[int, dict[str, int]] = {}

@@ -38,7 +38,8 @@ class Connections:
 
     @property
     def librdkafka(self) -> dict[str, str]:
-        return {"bootstrap.servers": self.bootstrap, **self.kafka}
+        # What matters comes back as an error or a delivery report; the library's own lines would only repeat it.
+        return {"bootstrap.servers": self.bootstrap, "log_level": "2", **self.kafka}
 
     @property
     def java(self) -> dict[str, str]:

@@ -9,6 +9,8 @@ Where the rules leave a choice, the oracle chooses:
   has no end;
 - a pattern means what it means in ECMAScript: `$` is the very end, `.` stops at line terminators, `\\d` and
   `\\w` are ASCII;
+- a decimal of up to 15 digits is the double nearest to its literal, as in every JavaScript producer;
+- an event id with an unpaired surrogate is no identity: `bad_format`;
 - the digits of a number are all digit characters of its literal, those of the exponent included.
 """
 
@@ -97,6 +99,9 @@ def examine(
     if not isinstance(record, dict):
         return {}, frozenset({("not_object", "")})
     reasons = set(_of_object(contract.fields, record, ""))
+    identity = record.get(contract.event_id)
+    if isinstance(identity, str) and any("\ud800" <= char <= "\udfff" for char in identity):
+        reasons = {r for r in reasons if r[1] != contract.event_id} | {("bad_format", contract.event_id)}
     if log_time is not None:
         stamp = record.get(contract.event_time)
         at = micros_of(stamp) if isinstance(stamp, str) else None
@@ -157,6 +162,9 @@ def _exact(field: Field, value: Number) -> Decimal | None:
     if field.type.kind == "number":
         double = float(value.literal)
         return None if double in (float("inf"), float("-inf")) else Decimal(repr(double))
+    if field.type.kind == "decimal" and field.type.precision <= 15:
+        double = Number(format(Decimal(repr(float(value.literal))), "f"))
+        return double.decimal() if double.fits(field.type.precision, field.type.scale) else None
     if field.type.kind == "decimal" and value.fits(field.type.precision, field.type.scale):
         return value.decimal() if value.digits_and_exponent()[0] else Decimal(0)
     return None

@@ -73,6 +73,8 @@ def _has_type(field: Field, value: object) -> bool:
         return isinstance(value, int) and -(2**63) <= value < 2**63
     if kind == "number":
         return abs(float(str(value))) != float("inf")
+    if field.type.precision <= 15:
+        value = Decimal(repr(float(value)))
     if Decimal(value).copy_abs() >= 10 ** (field.type.precision - field.type.scale):
         return False
     shifted = _WIDE.scaleb(Decimal(value), field.type.scale)

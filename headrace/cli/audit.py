@@ -1,0 +1,152 @@
+"""headrace audit: does every record that was read have exactly one fate?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headrace.errors import DataError, ServiceError
+
+if TYPE_CHECKING:
+    from headrace.ops.audit import Progress
+    from headrace.ops.audit_report import AuditReport, Finding
+
+LEAK = 1
+SHOWN_FINDINGS = 50
+
+
+def audit(
+    source: Annotated[
+        str | None, typer.Argument(help="A stream of the app; all of them if left out.")
+    ] = None,
+    app: Annotated[Path | None, typer.Option("--app", help="The app file or its folder.")] = None,
+    from_offset: Annotated[
+        list[str] | None, typer.Option("--from-offset", metavar="P:N", help="First offset of a partition.")
+    ] = None,
+    to_offset: Annotated[
+        list[str] | None, typer.Option("--to-offset", metavar="P:N", help="End of a partition, exclusive.")
+    ] = None,
+    since: Annotated[str | None, typer.Option(help="Log time, ISO 8601; UTC without a zone.")] = None,
+    until: Annotated[str | None, typer.Option(help="Log time, exclusive.")] = None,
+    recount: Annotated[
+        bool, typer.Option("--recount", help="Read the raw and the output topics again, judge every record.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+) -> None:
+    """Check that received = accepted + rejected + late + duplicate. Ends with 1 if a record has no fate."""
+    from headrace.ops.audit import audit_source
+    from headrace.ops.audit_bounds import parse_bounds
+    from headrace.ops.gate_query import Connections
+    from headrace.ops.load import load_app
+    from headrace.settings import load
+
+    bounds = parse_bounds(from_offset or (), to_offset or (), since, until)
+    settings = load(Path.cwd())
+    loaded = load_app(app or settings.folder / settings.app)
+    streams = [loaded.contract(source).name] if source else sorted(loaded.contracts)
+    connections = Connections(*_addresses())
+    reports: list[AuditReport] = []
+    skipped: list[DataError] = []
+    for stream in streams:
+        with _progress(stream, recount and not as_json) as on_progress:
+            try:
+                reports.append(
+                    audit_source(
+                        loaded.name,
+                        loaded.contract(stream),
+                        loaded.source(stream),
+                        connections,
+                        bounds=bounds,
+                        recount=recount,
+                        on_progress=on_progress,
+                    )
+                )
+            except DataError as nothing:
+                skipped.append(nothing)
+    if not reports:
+        raise skipped[0]
+    clean = all(report.clean for report in reports)
+    if as_json:
+        print(json.dumps({"clean": clean, "sources": [r.to_json() for r in reports]}, indent=1))
+    else:
+        show(reports)
+        for nothing in skipped:
+            print(nothing.what)
+    if not clean:
+        raise typer.Exit(LEAK)
+
+
+def show(reports: Sequence[AuditReport]) -> None:
+    """A row for each partition, then what was found, then a line for each source."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    heads = ("source", "partition", "offsets", "received", "accepted", "rejected", "late", "duplicate")
+    table = Table(*heads, "pending", "unaccounted", box=box.SIMPLE_HEAD)
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for report in reports:
+        for p in report.partitions:
+            fates = (p.fates.received, p.fates.accepted, p.fates.rejected, p.fates.late, p.fates.duplicate)
+            offsets = f"{p.first_offset}-{p.end_offset - 1}" if p.first_offset < p.end_offset else "-"
+            cells = (p.partition, offsets, *fates, p.pending, p.unaccounted)
+            table.add_row(report.source, *map(str, cells))
+    # A pipe has no width: a table that wraps its cells there could not be searched.
+    console.print(table, width=None if console.is_terminal else 160)
+    for report in reports:
+        _show_findings(report.findings)
+        _show_recount(report)
+        print(report.summary())
+
+
+def _show_findings(findings: Sequence[Finding]) -> None:
+    for finding in findings[:SHOWN_FINDINGS]:
+        print(f"leak: {finding}")
+    if len(findings) > SHOWN_FINDINGS:
+        print(f"leak: {len(findings) - SHOWN_FINDINGS} more; --json has them all")
+
+
+def _show_recount(report: AuditReport) -> None:
+    if report.recount is None:
+        return
+    topics = ", ".join(f"{topic} {count}" for topic, count in report.recount.published.items())
+    print(f"published: {topics}")
+    remarks = {
+        "published by batches that are not in the ledger yet, or beyond the range": report.recount.in_flight,
+        "duplicates of records that have left the log": report.recount.unproven,
+        "records whose outputs have left the log, not judged": report.recount.unjudged,
+    }
+    for remark, count in remarks.items():
+        if count:
+            print(f"note: {count} {remark}")
+
+
+def _addresses() -> tuple[str, dict[str, str], dict[str, str], str]:
+    from headrace.local.services import Services
+
+    running = Services.running(Path.cwd())
+    if running is None:
+        raise ServiceError("nothing is running in this folder", hint="start the services with: headrace up")
+    return running.bootstrap, running.kafka_options, running.java_kafka_options, running.store_url
+
+
+@contextmanager
+def _progress(stream: str, wanted: bool) -> Iterator[Progress | None]:
+    """A bar on a terminal, nothing elsewhere."""
+    if not (wanted and sys.stderr.isatty()):
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(f"recount {stream}", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

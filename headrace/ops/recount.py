@@ -1,0 +1,233 @@
+"""The fates once more, from the raw topic, one record at a time in plain Python.
+
+It shares no code with the gate and needs no Spark. The records are read once, merged by log time; memory holds
+one byte for each record and the event ids of two horizons. What the outputs claim is judged, not trusted:
+a rejection follows from the record alone and lateness from the clock of the partition. Which copy of an event
+is kept follows from the offsets inside a partition; between partitions either copy may be, but only one
+within the horizon.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import NoReturn
+
+from confluent_kafka import Message
+
+from headrace.contracts.model import Contract
+from headrace.contracts.values import faults, ordered
+from headrace.fates import ACCEPTED, LATE, REJECTED
+from headrace.log.scan import Range, TopicReader
+from headrace.ops.audit_report import Fates
+from headrace.ops.claims import NOTHING, Claims, Step
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_LONGEST_NUMBER = 1000
+_WIDEST_ZONE = timedelta(hours=18)
+_BEYOND = object()  # a number that no double holds belongs in no field
+_MOST_ORPHANS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Sound:
+    """A record that keeps the contract."""
+
+    event_id: str
+    at: int  # event time in microseconds
+
+
+@dataclass(frozen=True)
+class Copy:
+    partition: int
+    offset: int
+    log_time: int  # milliseconds
+
+
+def examine(contract: Contract, value: bytes | None, log_time: int) -> Sound | None:
+    """The event of a record, or None where the record breaks a rule of the contract."""
+    try:
+        record = json.loads(
+            (value or b"").decode(), parse_int=_integer, parse_float=_fraction, parse_constant=_refuse
+        )
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict):
+        return None
+    if any(True for field in contract.fields for _ in faults(record.get(field.name), field)):
+        return None
+    event_id, text = record[contract.event_id], record[contract.event_time]
+    moment = ordered(text, "timestamp")
+    assert isinstance(moment, datetime)
+    at = (moment - _EPOCH) // _MICROSECOND
+    zone = datetime.fromisoformat(text).utcoffset()
+    if zone is None or abs(zone) > _WIDEST_ZONE or not _is_text(event_id):
+        return None
+    return None if at > log_time * 1000 + contract.max_future_skew // _MICROSECOND else Sound(event_id, at)
+
+
+class Recount:
+    """One pass over the raw records of the claims' ranges. `clocks` are those before the first record."""
+
+    def __init__(
+        self, contract: Contract, claims: Claims, clocks: Mapping[int, int | None], *, publish: bool
+    ) -> None:
+        self.contract, self.claims, self.publish = contract, claims, publish
+        self.fates = {partition: Fates() for partition in claims.ranges}
+        self.unjudged = self.unproven = 0
+        self._topic = contract.topics.raw
+        self._clocks = {p: clock for p, clock in clocks.items() if clock is not None}
+        self._lateness = contract.lateness // _MICROSECOND
+        self._horizon = contract.dedupe_horizon // timedelta(milliseconds=1)
+        self._kept: OrderedDict[str, Copy] = OrderedDict()
+        self._orphans: dict[str, list[Copy]] = {}
+        self._counts = {p: [0, 0, 0, 0] for p in claims.ranges}  # accepted, rejected, late, duplicate
+
+    def read(self, reader: TopicReader, earliest: Mapping[int, int], step: Step) -> None:
+        """Judge every record; then look once more for the originals of duplicates that seem to have none."""
+        for message in reader.records_by_log_time(self._topic, self.claims.ranges):
+            step()
+            self._judge(message)
+        if not self.contract.compacted:
+            for partition, offset in self.claims.untaken():
+                self.claims.offenders.add("foreign", self._topic, partition, offset)
+        if self._orphans:
+            self._search_originals(reader, earliest)
+        self.fates = {
+            p: Fates(sum(counts), counts[ACCEPTED], counts[REJECTED], counts[LATE], counts[3])
+            for p, counts in self._counts.items()
+        }
+        for orphans in self._orphans.values():
+            for copy in orphans:
+                self._lose(copy)
+
+    def _judge(self, message: Message) -> None:
+        copy = Copy(message.partition(), message.offset(), message.timestamp()[1])
+        claimed = self.claims.take(copy.partition, copy.offset)
+        if copy.offset < self.claims.floors.get(copy.partition, 0):
+            self.unjudged += 1
+            return
+        sound = examine(self.contract, message.value(), copy.log_time)
+        if sound is None:
+            self._settle(copy, claimed, REJECTED)
+        elif claimed == REJECTED:
+            self._settle(copy, claimed, self._by_clock(copy, sound))
+        elif claimed == NOTHING and not self._silently_accepted(copy, sound):
+            self._repeat(copy, sound)
+        else:
+            self._keep(copy, sound, claimed)
+
+    def _keep(self, copy: Copy, sound: Sound, claimed: int) -> None:
+        before = self._kept.get(sound.event_id)
+        if before is not None and abs(copy.log_time - before.log_time) <= self._horizon:
+            self.claims.offenders.add("kept_twice", self._topic, copy.partition, copy.offset)
+        for orphan in self._orphans.pop(sound.event_id, ()):
+            if orphan.partition == copy.partition and copy.log_time - orphan.log_time <= self._horizon:
+                self.claims.offenders.add("wrong_fate", self._topic, orphan.partition, orphan.offset)
+        self._kept[sound.event_id] = copy
+        self._kept.move_to_end(sound.event_id)
+        while self._kept and next(iter(self._kept.values())).log_time < copy.log_time - 2 * self._horizon:
+            self._kept.popitem(last=False)
+        self._settle(copy, claimed, self._by_clock(copy, sound))
+
+    def _repeat(self, copy: Copy, sound: Sound) -> None:
+        self._counts[copy.partition][3] += 1
+        if sound.event_id in self._kept or not self.publish:
+            return
+        if len(self._orphans) < _MOST_ORPHANS:
+            self._orphans.setdefault(sound.event_id, []).append(copy)
+        else:
+            self._lose(copy)
+
+    def _silently_accepted(self, copy: Copy, sound: Sound) -> bool:
+        """Whether a record of a source that does not publish is the first of its event."""
+        before = self._kept.get(sound.event_id)
+        return not self.publish and (before is None or copy.log_time - before.log_time > self._horizon)
+
+    def _by_clock(self, copy: Copy, sound: Sound) -> int:
+        clock = self._clocks.get(copy.partition)
+        if clock is not None and sound.at < clock - self._lateness:
+            return LATE
+        self._clocks[copy.partition] = sound.at if clock is None else max(clock, sound.at)
+        return ACCEPTED
+
+    def _settle(self, copy: Copy, claimed: int, fate: int) -> None:
+        self._counts[copy.partition][fate] += 1
+        if claimed == NOTHING and (fate != ACCEPTED or self.publish):
+            self._lose(copy)
+        elif claimed not in (NOTHING, fate):
+            self.claims.offenders.add("wrong_fate", self._topic, copy.partition, copy.offset)
+
+    def _lose(self, copy: Copy) -> None:
+        self.claims.offenders.add("lost", self._topic, copy.partition, copy.offset)
+
+    def _search_originals(self, reader: TopicReader, earliest: Mapping[int, int]) -> None:
+        """The gate may remember an event for longer than this pass does, or since before its range."""
+        whole: dict[int, Range] = {p: (earliest.get(p, 0), end) for p, (_, end) in self.claims.ranges.items()}
+        oldest: int | None = None
+        for message in reader.records(self._topic, whole):
+            partition, offset, at = message.partition(), message.offset(), message.timestamp()[1]
+            oldest = at if oldest is None else min(oldest, at)
+            before = offset < max(self.claims.ranges[partition][0], self.claims.floors.get(partition, 0))
+            if before or self.claims.of(partition, offset) in (ACCEPTED, LATE):
+                sound = examine(self.contract, message.value(), at)
+                if sound is not None:
+                    self._orphans.pop(sound.event_id, None)
+        if any(earliest.values()) and oldest is not None:
+            self._excuse(oldest + 2 * self._horizon)
+
+    def _excuse(self, until: int) -> None:
+        """Near the beginning of a log that has been cut, the original may have been cut off."""
+        for event_id, orphans in list(self._orphans.items()):
+            left = [copy for copy in orphans if copy.log_time > until]
+            self.unproven += len(orphans) - len(left)
+            self._orphans[event_id] = left
+
+
+def differences(ledger: Mapping[int, Fates], recount: Recount) -> Iterator[tuple[int, int, str]]:
+    """Partition, number of records and words for each count in which ledger and recount differ."""
+    for partition, said in ledger.items():
+        found = recount.fates.get(partition, Fates())
+        pairs = [("rejected", said.rejected, found.rejected), ("late", said.late, found.late)]
+        if recount.publish:
+            pairs += [("accepted", said.accepted, found.accepted)]
+            pairs += [("duplicate", said.duplicate, found.duplicate)]
+        else:
+            both = said.accepted + said.duplicate, found.accepted + found.duplicate
+            pairs.append(("accepted or duplicate", *both))
+        pairs.append(("received", said.received, found.received))
+        for name, a, b in pairs:
+            if a != b:
+                yield partition, abs(a - b), f"{name}: {a} in the ledger, {b} in the recount"
+
+
+def _integer(literal: str) -> object:
+    return int(literal) if _is_short(literal) else _refuse(literal)
+
+
+def _fraction(literal: str) -> object:
+    if not _is_short(literal):
+        _refuse(literal)
+    return Decimal(literal) if abs(float(literal)) < float("inf") else _BEYOND
+
+
+def _is_short(literal: str) -> bool:
+    return len(literal) <= _LONGEST_NUMBER or sum(map(str.isdigit, literal)) <= _LONGEST_NUMBER
+
+
+def _is_text(event_id: str) -> bool:
+    """False where the id holds half a character (an unpaired surrogate)."""
+    try:
+        event_id.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _refuse(literal: str) -> NoReturn:
+    raise ValueError(f"{literal} is not JSON")

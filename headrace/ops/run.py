@@ -1,0 +1,137 @@
+"""Running an app: one Spark session, one query for each source, each started again when it fails."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from headrace.errors import ServiceError
+from headrace.log.topics import ensure_topics
+from headrace.ops.gate_query import Connections, GateQuery
+from headrace.ops.load import LoadedApp
+from headrace.settings import Settings
+from headrace.spark import build_session
+from headrace.store.connection import Store
+
+logger = logging.getLogger(__name__)
+
+FAILURES_ALLOWED = 10
+LONGEST_PAUSE = 30.0
+
+
+@dataclass
+class Supervised:
+    """A query and its recent luck."""
+
+    gate: GateQuery
+    failures: int = 0
+    start_at: float = 0.0
+    batches_before: int = 0
+
+
+class Engine:
+    """Everything of an app that runs in Spark."""
+
+    def __init__(
+        self, loaded: LoadedApp, settings: Settings, connections: Connections, sources: list[str] | None = None
+    ) -> None:
+        self.loaded, self.settings, self.connections = loaded, settings, connections
+        self.sources = sources or sorted(loaded.contracts)
+        self._supervised: list[Supervised] = []
+
+    def start(self) -> None:
+        settings = self.settings
+        Store(self.connections.store_url).prepare()
+        contracts = [self.loaded.contract(source) for source in self.sources]
+        for contract in contracts:
+            ensure_topics(contract, self.connections.librdkafka)
+        spark = build_session(
+            f"headrace {self.loaded.name}",
+            master=settings.spark_master,
+            memory=settings.spark_driver_memory,
+            partitions=settings.shuffle_partitions or None,
+            extra=settings.spark_options(),
+        )
+        self._spark = spark
+        for contract in contracts:
+            gate = GateQuery(
+                spark,
+                self.loaded.name,
+                contract,
+                self.loaded.source(contract.name),
+                self.connections,
+                checkpoints=checkpoint_root(settings),
+                slots=settings.state_dir / "slots",
+                salt=settings.salt(),
+                trigger_seconds=settings.trigger_seconds,
+            )
+            supervised = Supervised(gate)
+            self._supervised.append(supervised)
+            self._start(supervised)
+
+    def supervise(self, stopping: Callable[[], bool]) -> None:
+        """Watch until told to stop; a query that keeps failing without progress ends the run."""
+        while not stopping():
+            for supervised in self._supervised:
+                self._look_after(supervised)
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """Let every running batch finish, then leave."""
+        for supervised in self._supervised:
+            supervised.gate.stop()
+        self._spark.stop()
+
+    def _look_after(self, supervised: Supervised) -> None:
+        query = supervised.gate.query
+        if query is not None and query.isActive:
+            progress = query.lastProgress
+            if supervised.failures and progress is not None and progress.batchId > supervised.batches_before:
+                supervised.failures = 0
+            return
+        if supervised.start_at == 0.0:
+            self._note_failure(supervised, _cause(query.exception() if query else None))
+        elif time.monotonic() >= supervised.start_at:
+            self._start(supervised)
+
+    def _start(self, supervised: Supervised) -> None:
+        try:
+            supervised.gate.start()
+            supervised.start_at = 0.0
+        except ServiceError as error:
+            self._note_failure(supervised, str(error))
+
+    def _note_failure(self, supervised: Supervised, cause: str) -> None:
+        supervised.failures += 1
+        name = supervised.gate.name
+        if supervised.failures > FAILURES_ALLOWED:
+            raise ServiceError(
+                f"query {name} failed {supervised.failures} times without progress; the last time: {cause}",
+                hint="nothing is lost: after mending the cause, start again and it goes on where it was",
+            )
+        pause = min(2.0 ** (supervised.failures - 1), LONGEST_PAUSE)
+        supervised.start_at = time.monotonic() + pause
+        query = supervised.gate.query
+        last = query.lastProgress if query is not None else None
+        supervised.batches_before = last.batchId if last is not None else -1
+        logger.warning("query %s failed (%s); starting it again in %.0f s", name, cause, pause)
+
+
+def checkpoint_root(settings: Settings) -> str:
+    """A URL as it is, a relative folder below the working folder."""
+    given = settings.checkpoint_dir
+    return given if "://" in given else str(settings.folder / Path(given))
+
+
+def _cause(error: object) -> str:
+    """The one line of Spark's report that says what happened."""
+    text = str(error)
+    ours = re.findall(r"headrace\.errors\.\w+: ([^\n]+)", text)
+    if ours:
+        return str(ours[-1])
+    causes = re.findall(r"^(?:Caused by: |\[)?([\w.]*(?:Error|Exception)[^\n]*)", text, re.MULTILINE)
+    return str(causes[-1] if causes else text.split("\n")[0])[:500]
