@@ -15,7 +15,7 @@ class Source:
 
     name: str
     publish: bool = True
-    max_batch: int = 500_000
+    max_batch: int | None = None  # None: the setting max_batch
     where: str = ""
 
 
@@ -29,7 +29,7 @@ class App:
         self.contracts_dir = self.file.parent / contracts
         self.sources: dict[str, Source] = {}
 
-    def source(self, name: str, *, publish: bool = True, max_batch: int = 500_000) -> Source:
+    def source(self, name: str, *, publish: bool = True, max_batch: int | None = None) -> Source:
         """Set the choices for one stream; a stream without a declaration has the defaults."""
         where = _callers_line()
         if name in self.sources:
@@ -38,7 +38,7 @@ class App:
                 where=where,
                 hint=f"the first declaration is at {self.sources[name].where}",
             )
-        if max_batch < 1:
+        if max_batch is not None and max_batch < 1:
             raise AppError(f"max_batch must be at least 1, not {max_batch}", where=where)
         source = Source(name, publish, max_batch, where)
         self.sources[name] = source

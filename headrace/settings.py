@@ -22,7 +22,7 @@ from headrace.kafka_options import JAVA_ONLY, LIBRDKAFKA_ONLY, java_from_librdka
 FILE = "headrace.toml"
 PREFIX = "HEADRACE_"
 # Variables with our prefix that steer the program itself and are no settings of an app.
-NOT_SETTINGS = frozenset({"HEADRACE_DEBUG", "HEADRACE_CACHE"})
+NOT_SETTINGS = frozenset({"HEADRACE_DEBUG", "HEADRACE_CACHE", "HEADRACE_CRASH"})
 
 
 def _setting(default: Any, help: str, *, secret: bool = False) -> Any:

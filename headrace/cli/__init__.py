@@ -10,9 +10,13 @@ from typing import Annotated
 import typer
 
 from headrace.cli import contract
+from headrace.cli.audit import audit
+from headrace.cli.check import check
 from headrace.cli.demo import demo
 from headrace.cli.down import down
+from headrace.cli.init import init
 from headrace.cli.run import run
+from headrace.cli.simulate import simulate
 from headrace.cli.status import status
 from headrace.cli.traffic import traffic
 from headrace.cli.up import up
@@ -36,11 +40,15 @@ app = typer.Typer(
 )
 
 # In the order of a working day: --help lists them so.
+app.command()(init)
+app.command()(check)
 app.command(epilog=settings_help())(up)
 app.command()(run)
 app.command()(status)
 app.command()(demo)
 app.command()(traffic)
+app.command()(simulate)
+app.command()(audit)
 app.command()(down)
 app.add_typer(contract.app, name="contract")
 

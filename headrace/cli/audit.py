@@ -67,8 +67,8 @@ def audit(
                         on_progress=on_progress,
                     )
                 )
-            except DataError as nothing:
-                skipped.append(nothing)
+            except DataError as error:
+                skipped.append(error)
     if not reports:
         raise skipped[0]
     clean = all(report.clean for report in reports)
@@ -120,7 +120,7 @@ def _show_recount(report: AuditReport) -> None:
     topics = ", ".join(f"{topic} {count}" for topic, count in report.recount.published.items())
     print(f"published: {topics}")
     remarks = {
-        "published by batches that are not in the ledger yet, or beyond the range": report.recount.in_flight,
+        "published by batches that are not in the ledger yet": report.recount.in_flight,
         "duplicates of records that have left the log": report.recount.unproven,
         "records whose outputs have left the log, not judged": report.recount.unjudged,
     }

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from headrace.errors import UsageError
 
 if TYPE_CHECKING:
+    from headrace.ops.audit_report import AuditReport
     from headrace.ops.gate_query import Connections
 
 
@@ -31,9 +34,10 @@ def demo(
       headrace demo --seconds 40 --json
       headrace demo --rate 3000 --seconds 0
     """
-    from headrace.cli.audit import print_reports, summary
+    from headrace.cli.audit import show
     from headrace.cli.live import LiveView
-    from headrace.ops.audit import audit_app
+    from headrace.ops.audit import audit_source
+    from headrace.ops.audit_report import AuditReport
     from headrace.ops.demo import DemoOptions, run_demo
     from headrace.ops.load import load_app
     from headrace.settings import load
@@ -41,20 +45,28 @@ def demo(
     if rate <= 0 or seconds < 0:
         raise UsageError("--rate must be above 0 and --seconds not below 0")
     settings = load()
-    loaded = load_app(app or Path(settings.app))
-    clean = False
+    loaded = load_app(app or settings.folder / settings.app)
+    reports: list[AuditReport] = []
+
+    def audit(connections: Connections) -> None:
+        for stream in sorted(loaded.contracts):
+            contract, source = loaded.contract(stream), loaded.source(stream)
+            reports.append(audit_source(loaded.name, contract, source, connections, recount=recount))
+
     with LiveView(quiet=as_json) as view:
-
-        def finish(connections: Connections) -> None:
-            nonlocal clean
-            reports = audit_app(loaded, connections, recount=recount)
-            clean = all(report.clean for report in reports)
-            view.__exit__(None, None, None)
-            if as_json:
-                print(summary(reports))
-            else:
-                print_reports(reports)
-
-        run_demo(loaded, settings, DemoOptions(seconds, rate, seed), view.show, finish)
-    if not clean:
+        run_demo(loaded, settings, DemoOptions(seconds, rate, seed), view.show, audit)
+    if as_json:
+        print(json.dumps(summary(reports)))
+    else:
+        show(reports)
+    if not all(report.clean for report in reports):
         raise typer.Exit(1)
+
+
+def summary(reports: Sequence[AuditReport]) -> dict[str, Any]:
+    """The demo in one object: the fates of all sources together, then of each."""
+    fates = ("received", "accepted", "rejected", "duplicate", "late")
+    totals = {fate: sum(getattr(report.fates, fate) for report in reports) for fate in fates}
+    unaccounted = sum(report.unaccounted for report in reports)
+    sources = {report.source: report.to_json()["totals"] for report in reports}
+    return {**totals, "unaccounted": unaccounted, "clean": all(r.clean for r in reports), "sources": sources}

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from headrace.contracts.model import Contract
 from headrace.crash import crash_point
-from headrace.errors import LeakError
+from headrace.errors import DataError, LeakError
 from headrace.fates import ACCEPTED, Tally, by_partition, latest
 from headrace.gate.clock import with_fates
 from headrace.gate.ledger import Batch, Entry
@@ -27,7 +27,7 @@ class Topics(Protocol):
 class Accounts(Protocol):
     query: str
 
-    def has(self, batch_id: int) -> bool: ...
+    def recorded_ends(self, batch_id: int) -> dict[int, int] | None: ...
     def clocks(self) -> dict[int, int | None]: ...
     def record(self, batch: Batch) -> None: ...
 
@@ -74,7 +74,7 @@ class GateBatches:
                 hint="nothing of this batch was published; this is a defect, please report it",
             )
         self.timings = {"decode": time.perf_counter() - began}
-        if self._accounts.has(batch_id):
+        if self._is_recorded(batch_id, facts):
             return
         clocks = self._clocks if self._clocks is not None else self._accounts.clocks()
         crash_point("before_publish")
@@ -89,6 +89,19 @@ class GateBatches:
         crash_point("after_store_commit")
         moved = {entry.partition: entry.clock for entry in record.entries}
         self._clocks = {**clocks, **moved}
+
+    def _is_recorded(self, batch_id: int, facts: BatchFacts) -> bool:
+        """Whether an earlier attempt finished this batch; another batch of the same number is no such thing."""
+        ends = self._accounts.recorded_ends(batch_id)
+        if ends is None:
+            return False
+        if any(facts.end.get(partition, end) != end for partition, end in ends.items()):
+            raise DataError(
+                f"batch {batch_id} of {self._accounts.query} is in the ledger with other offsets:"
+                " the checkpoint does not belong to this ledger",
+                hint="put the checkpoint back; to start over, remove ledger, topics and checkpoint together",
+            )
+        return True
 
     def _lap(self, step: str, began: float) -> None:
         self.timings[step] = time.perf_counter() - began - sum(self.timings.values())

@@ -118,6 +118,10 @@ class JsonDecoder:
         def explain(parsed: Column) -> Column:
             variants, texts = parsed["variants"], parsed["texts"]
             found = [self._field_reasons(f, variants[f.name], texts[f.name]) for f in self.contract.fields]
+            # Nothing is unreadable, yet something failed: a name is there twice, one of the two is wrong.
+            whole = [variants[f.name].isNotNull() | texts[f.name].isNull() for f in self.contract.fields]
+            repeated = variants[CORRUPT].isNotNull() & reduce(lambda a, b: a & b, whole)
+            found.append([_some(repeated, reason("wrong_type", ""))])
             return F.concat(*[reasons for of_field in found for reasons in of_field])
 
         return let(both, explain)
@@ -126,8 +130,10 @@ class JsonDecoder:
         unreadable = variant.isNull() & as_text.isNotNull()
         reasons = _wrong_types(field, variant, field.name)
         if field.type.kind in CONTAINERS:
-            # A variant has no room for a repeated name or an unpaired surrogate, and neither has the contract.
-            reasons.append(_some(unreadable, reason("not_json", field.name)))
+            # A variant has no room for a repeated name or an unpaired surrogate, nor has the contract.
+            opened = as_text.startswith("[" if field.type.kind == "array" else "{")
+            code = F.when(opened, "not_json").otherwise("wrong_type")
+            reasons.append(_some(unreadable, reason(code, field.name)))
         elif field.type.kind in TEXTS:
             reasons.append(_some(unreadable & as_text.rlike(r"^[\[{]"), reason("wrong_type", field.name)))
         else:

@@ -6,7 +6,7 @@ LINE_ENDS = r"\n\r\u2028\u2029"
 
 
 def java_pattern(pattern: str) -> str:
-    """`$` is the very end (in Java also before a last line break), `.` stops at ECMAScript's line ends only."""
+    """`$` is the very end (Java: or before a last line break), `.` stops only at ECMAScript's line ends."""
     spelled, in_set, escaped = [], False, False
     for char in pattern:
         outside = not in_set and not escaped

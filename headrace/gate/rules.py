@@ -11,10 +11,10 @@ from headrace.contracts.model import Contract, Field, Scalar
 from headrace.gate.patterns import java_pattern
 from headrace.gate.reasons import Rule
 
-RFC_3339 = (
-    r"^(?!0000)\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)\z"
-)
+RFC_3339 = r"^(?!0000)\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d)\z"
 ISO_DATE = r"^(?!0000)\d{4}-\d\d-\d\d\z"
+
+FIRST_SECOND, LAST_SECOND = -62_135_596_800, 253_402_300_799  # of the years 1 to 9999
 
 # A decimal of up to this many digits survives a trip through a double, and a double parses much faster.
 EXACT_DOUBLE_DIGITS = 15
@@ -24,9 +24,7 @@ Judge = Callable[[Column], Column]
 
 def contract_rules(contract: Contract, event: Column) -> list[Rule]:
     """Every rule of the contract about a decoded event."""
-    return [
-        rule for field in contract.fields for rule in _field_rules(field, event[field.name], field.name)
-    ]
+    return [rule for field in contract.fields for rule in _field_rules(field, event[field.name], field.name)]
 
 
 def timestamp_of(text: Column) -> Column:
@@ -52,7 +50,7 @@ def _field_rules(field: Field, value: Column, path: str) -> list[Rule]:
             add("wrong_type", ~_fits_decimal(field, value))
             _add_range_rules(field, value, add)
         case "timestamp":
-            add("bad_format", ~value.rlike(RFC_3339) | timestamp_of(value).isNull())
+            add("bad_format", ~value.rlike(RFC_3339) | ~_is_in_calendar(timestamp_of(value)))
             _add_instant_rules(field, value, "timestamp", add)
         case "date":
             add("bad_format", ~value.rlike(ISO_DATE) | value.try_cast("date").isNull())
@@ -137,12 +135,19 @@ def _inner_rules(field: Field, value: Column, path: str) -> list[Rule]:
 
 def _element_rules(element: Field, path: str) -> list[tuple[str, str, Judge]]:
     """The element's rules as functions of the element: lambdas need a column of their own each."""
+
     def rule(n: int) -> Judge:
         # Spark counts a lambda's parameters, so the number cannot be a default of one.
         return lambda x: _field_rules(element, x, path)[n].broken
 
     shapes = _field_rules(element, F.lit(None), path)
     return [(shape.code, shape.field, rule(n)) for n, shape in enumerate(shapes)]
+
+
+def _is_in_calendar(instant: Column) -> Column:
+    """Whether the instant is in the years 1 to 9999 in UTC: a zone can push it out, and few readers follow."""
+    middle, reach = (FIRST_SECOND + LAST_SECOND) / 2, (LAST_SECOND - FIRST_SECOND) / 2
+    return F.coalesce(F.abs(F.unix_seconds(instant) - middle) <= reach, F.lit(False))
 
 
 def _is_finite(value: Column) -> Column:

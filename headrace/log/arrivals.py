@@ -85,7 +85,9 @@ def _as_they_are(stream: IO[bytes]) -> Iterator[tuple[int, None, bytes]]:
 
 def _by_time(stream: IO[bytes], by: str) -> Iterator[tuple[int, int | None, bytes]]:
     if not stream.seekable():
-        raise UsageError("an order by a field needs a file, not a pipe", hint="save the lines to a file first")
+        raise UsageError(
+            "an order by a field needs a file, not a pipe", hint="save the lines to a file first"
+        )
     places: list[tuple[int, int, int, int]] = []  # time, line, position, length
     at, position = -1, 0
     for number, line in enumerate(stream, 1):

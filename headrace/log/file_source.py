@@ -1,4 +1,4 @@
-"""Records of a file as a stream of micro-batches: one Parquet file is one batch, read in order by one task."""
+"""Records of a file as a stream: one Parquet file is one micro-batch, read in order by one task."""
 
 from __future__ import annotations
 
@@ -14,17 +14,16 @@ from pyspark.sql import functions as F
 
 from headrace.log.arrivals import Arrival
 
-SCHEMA = pa.schema(
-    [
-        ("line", pa.int64()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("log_time", pa.timestamp("us", "UTC")),
-        ("now", pa.timestamp("us", "UTC")),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-    ]
-)
+COLUMNS: list[tuple[str, pa.DataType]] = [
+    ("line", pa.int64()),
+    ("partition", pa.int32()),
+    ("offset", pa.int64()),
+    ("log_time", pa.timestamp("us", "UTC")),
+    ("now", pa.timestamp("us", "UTC")),
+    ("key", pa.binary()),
+    ("value", pa.binary()),
+]
+SCHEMA = pa.schema(COLUMNS)
 SPARK_SCHEMA = (
     "line bigint, partition int, offset bigint, log_time timestamp, now timestamp, key binary, value binary"
 )
@@ -71,7 +70,7 @@ def write_batches(records: Iterable[Arrival], folder: Path, batch_size: int) -> 
 
 
 def read_batches(spark: SparkSession, folder: Path) -> DataFrame:
-    """The files as a stream of raw records, with `line` and `now`, the latest log time up to the batch's end."""
+    """The files as a stream of raw records, with `line` and `now`, the latest log time so far."""
     reader = spark.readStream.schema(SPARK_SCHEMA).option("maxFilesPerTrigger", 1)
     loaded = reader.option("maxFileAge", "36500d").parquet(str(folder))
     headers = F.lit(None).cast("array<struct<key:string,value:binary>>")

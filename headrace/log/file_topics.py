@@ -9,6 +9,7 @@ from array import array
 from collections import Counter
 from contextlib import ExitStack
 from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Any
 
@@ -69,7 +70,7 @@ class FileTopics:
             out.write(_csv_row(HEADER))
             part = Path(self._rows.name)
             with part.open("rb") as rows:
-                if all(a < b for a, b in zip(lines, lines[1:], strict=False)):
+                if all(a < b for a, b in pairwise(lines)):
                     out.writelines(rows)
                 else:
                     for _, position in sorted(zip(lines, positions, strict=True)):

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 from headrace.contracts.model import Contract
 from headrace.errors import ServiceError
 from headrace.fates import Tally
-from headrace.log.publish_task import Marker, TaskPlan, run_task
+from headrace.log.publish_task import Marker, TaskPlan, marker_place, run_task
 from headrace.log.slots import used_ids
 
 TALLY_TYPE = (
@@ -45,17 +45,16 @@ class Published:
 class Publisher:
     """The sink of one source: its three output topics and its markers."""
 
-    def __init__(self, name: str, contract: Contract, options: dict[str, str], slots: Path, tasks: int) -> None:
+    def __init__(self, name: str, contract: Contract, options: dict[str, str], slots: Path) -> None:
         self.name = name
         self.contract = contract
         self.options = options
         self.slots = slots
-        self.tasks = tasks
         self._run = 0
-        self._markers: dict[int, Marker] = {}
+        self._markers: dict[int, Marker] | None = None
 
     def recover(self, run: int) -> None:
-        """End the transactions that a crash left open, then read what had been published.
+        """End the transactions that a crash left open; what had been published is read with the first batch.
 
         In that order: fencing makes sure that no earlier process can commit any more, and an open
         transaction would make the read wait.
@@ -63,10 +62,12 @@ class Publisher:
         self._run = run
         for transactional_id in used_ids(self.slots, self.name):
             _fence(self.options, transactional_id)
-        self._markers = self._read_markers()
+        self._markers = None
 
     def publish(self, rows: DataFrame, batch_id: int, clocks: dict[int, int | None]) -> Published:
         """Send every row to the topic of its fate; returns what Kafka acknowledged."""
+        if self._markers is None:
+            self._markers = self._read_markers(_tasks(rows))
         plan = TaskPlan(
             sink=self.name,
             run=self._run,
@@ -75,7 +76,7 @@ class Publisher:
             topics=self.contract.topics.outputs,
             contract=f"{self.contract.name}:{self.contract.version}",
             batch_id=batch_id,
-            places={task: self._place(task) for task in range(self.tasks)},
+            marker_partitions=self.contract.partitions,
             markers={task: m for task, m in self._markers.items() if m.batch_id >= batch_id},
             clocks=clocks,
             lateness_us=int(self.contract.lateness.total_seconds() * 1_000_000),
@@ -97,15 +98,10 @@ class Publisher:
         results = columns.mapInArrow(partial(_task, plan), TALLY_TYPE).collect()
         return Published([_tally(row) for row in results], any(row.done for row in results))
 
-    def _place(self, task: int) -> tuple[str, int]:
-        """Group and partition of a task's marker; a topic may have fewer partitions than there are tasks."""
-        partitions = self.contract.partitions
-        return (f"{self.name}.marker.{task // partitions}", task % partitions)
-
-    def _read_markers(self) -> dict[int, Marker]:
+    def _read_markers(self, tasks: int) -> dict[int, Marker]:
         markers = {}
-        for task in range(self.tasks):
-            group, partition = self._place(task)
+        for task in range(tasks):
+            group, partition = marker_place(self.name, self.contract.partitions, task)
             place = kafka.TopicPartition(self.contract.topics.validated, partition)
             found = _committed(self.options, group, place)
             if found.offset >= 0:
@@ -133,6 +129,11 @@ def _committed(options: dict[str, str], group: str, place: kafka.TopicPartition)
                 ) from error
     finally:
         consumer.close()
+
+
+def _tasks(rows: DataFrame) -> int:
+    """How many tasks the rows make: the checkpoint decides it, not the session."""
+    return int(rows._jdf.queryExecution().toRdd().getNumPartitions())
 
 
 def _task(plan: TaskPlan, batches: Iterator[Any]) -> Iterator[Any]:

@@ -5,7 +5,9 @@ Producers live as long as their worker, since starting one costs more than a sma
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -64,7 +66,7 @@ class TaskPlan:
     topics: tuple[str, str, str]
     contract: str
     batch_id: int
-    places: dict[int, tuple[str, int]]
+    marker_partitions: int
     markers: dict[int, Marker]
     clocks: dict[int, int | None]
     lateness_us: int
@@ -138,13 +140,9 @@ class Sink:
                 continue
 
     def commit(self, plan: TaskPlan, task: int, tallies: list[Tally]) -> None:
-        group, partition = plan.places[task]
-        metadata = json.dumps([tally.as_list() for tally in tallies], separators=(",", ":"))
+        group, partition = marker_place(plan.sink, plan.marker_partitions, task)
         place = kafka.TopicPartition(
-            plan.topics[ACCEPTED],
-            partition,
-            plan.batch_id + 1,
-            metadata=metadata if len(metadata) <= METADATA_BYTES else "",
+            plan.topics[ACCEPTED], partition, plan.batch_id + 1, metadata=_to_metadata(tallies)
         )
         self.producer.send_offsets_to_transaction([place], self._group(plan, group), COMMIT_SECONDS)
         crash_point("before_task_commit")
@@ -244,8 +242,22 @@ def count_fates(batch: pa.RecordBatch) -> list[Tally]:
     return tallies
 
 
+def marker_place(sink: str, partitions: int, task: int) -> tuple[str, int]:
+    """Group and partition of a task's marker; a topic may have fewer partitions than there are tasks."""
+    return (f"{sink}.marker.{task // partitions}", task % partitions)
+
+
+def _to_metadata(tallies: list[Tally]) -> str:
+    """As text that fits a broker's limit; a task of very many partitions leaves its counts out."""
+    plain = json.dumps([tally.as_list() for tally in tallies], separators=(",", ":"))
+    packed = base64.b64encode(zlib.compress(plain.encode())).decode()
+    return packed if len(packed) <= METADATA_BYTES else ""
+
+
 def _from_metadata(metadata: str) -> list[Tally]:
-    return [Tally(*fields) for fields in json.loads(metadata)] if metadata else []
+    if not metadata:
+        return []
+    return [Tally(*fields) for fields in json.loads(zlib.decompress(base64.b64decode(metadata)))]
 
 
 def _result(tallies: list[Tally], *, done: bool) -> pa.RecordBatch:

@@ -1,16 +1,18 @@
-"""Reading ranges of a topic without Spark: committed records only, and what the broker says about its ends."""
+"""Reading ranges of a topic without Spark: committed records only, and where the broker says they end."""
 
 from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from headrace.errors import ServiceError
 
+Headers = Sequence[tuple[str, str | bytes | None]]
 Range = tuple[int, int]  # first offset, end offset (exclusive)
 
 _AT_ONCE = 10_000
@@ -23,6 +25,23 @@ _OPTIONS: dict[str, object] = {
     "auto.offset.reset": "earliest",
     "queued.max.messages.kbytes": 16_384,
 }
+
+
+class LogRecord(NamedTuple):
+    """A record as it lies in the log; `log_time` is in milliseconds."""
+
+    partition: int
+    offset: int
+    log_time: int
+    value: bytes | None
+    headers: Headers
+
+    def header(self, name: str) -> bytes | None:
+        """The value of a header; a name that was given more than once means its last value."""
+        for given, value in reversed(self.headers):
+            if given == name:
+                return _bytes(value)
+        return None
 
 
 class TopicReader:
@@ -76,7 +95,7 @@ class TopicReader:
         finally:
             consumer.close()
 
-    def records(self, topic: str, ranges: Mapping[int, Range]) -> Iterator[Message]:
+    def records(self, topic: str, ranges: Mapping[int, Range]) -> Iterator[LogRecord]:
         """Every record of the ranges: in order within a partition, in no order between partitions."""
         left = {partition: end for partition, (first, end) in ranges.items() if first < end}
         if not left:
@@ -99,46 +118,42 @@ class TopicReader:
         finally:
             consumer.close()
 
-    def records_by_log_time(self, topic: str, ranges: Mapping[int, Range]) -> Iterator[Message]:
+    def records_by_log_time(self, topic: str, ranges: Mapping[int, Range]) -> Iterator[LogRecord]:
         """Every record of the ranges, merged over the partitions by log time."""
         each = [self.records(topic, {partition: span}) for partition, span in ranges.items()]
-        return heapq.merge(*each, key=_log_time)
+        return heapq.merge(*each, key=lambda record: record.log_time)
 
     def _consumer(self, group: str = "") -> Consumer:
         return Consumer({**self._options, **_OPTIONS, **({"group.id": group} if group else {})})
 
 
-def last_header(message: Message, name: str) -> bytes | None:
-    """The value of a header; a name that was given more than once means its last value."""
-    headers = message.headers() or ()
-    for given, value in reversed(list(headers)):
-        if given == name:
-            return value.encode() if isinstance(value, str) else value
-    return None
-
-
-def _within(messages: list[Message], left: dict[int, int]) -> Iterator[Message]:
+def _within(messages: list[Message], left: dict[int, int]) -> Iterator[LogRecord]:
     """The records below the ends; a partition that has reached its end is taken off the list."""
     for message in messages:
-        partition = message.partition()
-        error = message.error()
+        error, partition, offset = message.error(), message.partition(), message.offset()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:
+            raise KafkaException(error)
+        assert partition is not None and offset is not None
         if error is not None:
-            if error.code() != KafkaError._PARTITION_EOF:
-                raise KafkaException(error)
             left.pop(partition, None)
             continue
         end = left.get(partition)
         if end is None:
             continue
-        if message.offset() >= end - 1:
+        if offset >= end - 1:
             del left[partition]
-        if message.offset() < end:
-            yield message
+        if offset < end:
+            yield LogRecord(
+                partition, offset, message.timestamp()[1], _bytes(message.value()), _pairs(message.headers())
+            )
 
 
-def _log_time(message: Message) -> int:
-    at: int = message.timestamp()[1]
-    return at
+def _pairs(headers: Headers | dict[str, str | bytes | None] | None) -> Headers:
+    return list(headers.items()) if isinstance(headers, dict) else headers or ()
+
+
+def _bytes(value: bytes | str | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
 
 
 def _unreachable(topic: str, error: KafkaException) -> ServiceError:

@@ -57,8 +57,8 @@ class _Audit:
         self.query = query_name(app, contract.name)
         self.reader = TopicReader(connections.librdkafka)
         self.ledger = LedgerReader(Store(connections.store_url, _STORE_SECONDS), self.query)
-        # In this order: the group's position is committed after the ledger, the ledger after the outputs, and
-        # these after the raw records. So each is complete as seen from the one before, also while a gate runs.
+        # In this order: a position is committed after the ledger, the ledger after the outputs, and these
+        # after the raw records. So each is complete as seen from the one before, also while a gate runs.
         ends = self.reader.ends(self.topic)
         self.ranges = bounds.ranges(self.reader, self.topic, ends)
         self.positions = self.reader.group_positions(self.topic, f"headrace.{self.query}", list(ends))
@@ -115,7 +115,7 @@ class _Audit:
         begin, end = max(low, span[0]), min(self._next_offset(partition), span[1])
         for first, after in _uncovered(rows, begin, end):
             kept = range(max(first, low), after)
-            offsets = [m.offset() for m in self.reader.records(self.topic, {partition: (kept.start, after)})]
+            offsets = [r.offset for r in self.reader.records(self.topic, {partition: (kept.start, after)})]
             # What has left the log cannot be counted: each of its offsets may have been a record.
             gone = range(first, min(after, low))
             if offsets or gone:
@@ -156,7 +156,9 @@ class _Audit:
             if (start := self.ledger.start_at(p, max(rows.first_offset, self.ends[p][0]), rows.end_offset))
         }
         ranges = {p: (start.offset, self.view.rows[p].end_offset) for p, start in starts.items()}
-        claims = Claims(ranges, {p: high for p, (_, high) in self.ends.items()}, self.contract.topics)
+        recorded = {p: self._next_offset(p) for p in self.ends}
+        highs = {p: high for p, (_, high) in self.ends.items()}
+        claims = Claims(ranges, recorded, highs, self.contract.topics)
         spans = [*ranges.values(), *(s for of_topic in self.outputs.values() for s in of_topic.values())]
         step = _Steps(on_progress, sum(end - first for first, end in spans))
         claims.read(self.reader, self.outputs, step)

@@ -123,8 +123,9 @@ class LedgerReader:
         def look(connection: Connection) -> Start | None:
             place = {"query": self._query, "partition": partition, "offset": offset, "end": end}
             found = connection.execute(
-                "SELECT first_offset FROM headrace.ledger WHERE query = %(query)s AND partition = %(partition)s"
-                " AND first_offset >= %(offset)s AND first_offset < %(end)s ORDER BY first_offset LIMIT 1",
+                "SELECT first_offset FROM headrace.ledger WHERE query = %(query)s"
+                " AND partition = %(partition)s AND first_offset >= %(offset)s AND first_offset < %(end)s"
+                " ORDER BY first_offset LIMIT 1",
                 place,
             ).fetchone()
             if found is None:

@@ -57,7 +57,7 @@ class Fates:
 
 @dataclass(frozen=True)
 class Finding:
-    """One kind of leak in one partition. `ranges` are inclusive, the first 20 of them; `count` is complete."""
+    """One kind of leak in one partition. `ranges` are inclusive, the first 20; `count` is complete."""
 
     kind: Kind
     topic: str

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 
-from confluent_kafka import Message
-
 from headrace.contracts.model import Topics
 from headrace.fates import ACCEPTED, LATE, REJECTED
-from headrace.log.scan import Range, TopicReader, last_header
+from headrace.log.scan import LogRecord, Range, TopicReader
 from headrace.ops.audit_report import Offenders
 
 NOTHING = -1
@@ -23,8 +21,14 @@ Step = Callable[[], None]
 class Claims:
     """The fates that the outputs claim, by coordinate of the raw record."""
 
-    def __init__(self, ranges: Mapping[int, Range], raw_ends: Mapping[int, int], topics: Topics) -> None:
-        self.ranges, self._raw_ends, self._topics = ranges, raw_ends, topics
+    def __init__(
+        self,
+        ranges: Mapping[int, Range],
+        recorded: Mapping[int, int],
+        raw_ends: Mapping[int, int],
+        topics: Topics,
+    ) -> None:
+        self.ranges, self._recorded, self._raw_ends, self._topics = ranges, recorded, raw_ends, topics
         self._fates = {p: bytearray(max(0, end - first)) for p, (first, end) in ranges.items()}
         self.offenders = Offenders()
         self.published = dict.fromkeys(topics.outputs, 0)
@@ -34,11 +38,11 @@ class Claims:
     def read(self, reader: TopicReader, ends: Mapping[str, Mapping[int, Range]], step: Step) -> None:
         for topic, fate in zip(self._topics.outputs, FATES, strict=True):
             oldest: dict[int, int] = {}
-            for message in reader.records(topic, ends[topic]):
+            for record in reader.records(topic, ends[topic]):
                 step()
-                place = self._coordinate(message)
+                place = self._coordinate(record)
                 if place is None:
-                    self.offenders.add("foreign", topic, message.partition(), message.offset())
+                    self.offenders.add("foreign", topic, record.partition, record.offset)
                     continue
                 partition, offset = place
                 oldest[partition] = min(offset, oldest.get(partition, offset))
@@ -66,11 +70,8 @@ class Claims:
 
     def _claim(self, topic: str, fate: int, partition: int, offset: int) -> None:
         first, end = self.ranges.get(partition, (0, 0))
-        if offset >= end:
-            # Either beyond the range that was asked for, or of a batch that is not recorded yet.
-            self.in_flight += 1
-            return
-        if offset < first:
+        if not first <= offset < end:
+            self.in_flight += offset >= self._recorded.get(partition, 0)
             return
         self.published[topic] += 1
         if self._fates[partition][offset - first]:
@@ -78,9 +79,9 @@ class Claims:
         else:
             self._fates[partition][offset - first] = fate + 1
 
-    def _coordinate(self, message: Message) -> tuple[int, int] | None:
+    def _coordinate(self, record: LogRecord) -> tuple[int, int] | None:
         """The raw record that a published one names, or None where there can be no such record."""
-        topic, *numbers = (last_header(message, "headrace-source") or b"").decode(errors="replace").split("/")
+        topic, *numbers = (record.header("headrace-source") or b"").decode(errors="replace").split("/")
         if topic != self._topics.raw or len(numbers) != 3 or not all(n.isdecimal() for n in numbers[:2]):
             return None
         partition, offset = int(numbers[0]), int(numbers[1])

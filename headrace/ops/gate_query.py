@@ -66,14 +66,15 @@ class GateQuery:
         slots: Path,
         salt: str,
         trigger_seconds: float = 1.0,
+        max_batch: int = 500_000,
     ) -> None:
         self.name = query_name(app, contract.name)
         self.contract = contract
         self._spark, self._source, self._connections = spark, source, connections
         self._checkpoint = f"{checkpoints}/{self.name}"
         self._salt, self._trigger = salt, trigger_seconds
-        tasks = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
-        self._publisher = Publisher(self.name, contract, connections.librdkafka, slots, tasks)
+        self._max_batch = source.max_batch or max_batch
+        self._publisher = Publisher(self.name, contract, connections.librdkafka, slots)
         self.query: StreamingQuery | None = None
 
     def start(self, *, available_now: bool = False) -> StreamingQuery:
@@ -95,7 +96,7 @@ class GateQuery:
             handler(batch, batch_id)
             position.commit(self._facts().end)
 
-        raw = read_stream(self._spark, contract.topics.raw, connections.java, self._source.max_batch)
+        raw = read_stream(self._spark, contract.topics.raw, connections.java, self._max_batch)
         rows = drop_duplicates(judge(raw, contract, self._salt), contract, F.current_timestamp())
         writer = rows.writeStream.queryName(self.name).option("checkpointLocation", self._checkpoint)
         writer = writer.foreachBatch(handle)

@@ -1,45 +1,27 @@
 """The fates once more, from the raw topic, one record at a time in plain Python.
 
-It shares no code with the gate and needs no Spark. The records are read once, merged by log time; memory holds
-one byte for each record and the event ids of two horizons. What the outputs claim is judged, not trusted:
-a rejection follows from the record alone and lateness from the clock of the partition. Which copy of an event
-is kept follows from the offsets inside a partition; between partitions either copy may be, but only one
+It shares no code with the gate and needs no Spark. The records are read once, merged by log time; memory
+holds one byte for each record and the event ids of two horizons. What the outputs claim is judged, not
+trusted: a rejection follows from the record alone, lateness from the clock of the partition. Which copy of an
+event is kept follows from the offsets inside a partition; between partitions either copy may be, but only one
 within the horizon.
 """
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
-from typing import NoReturn
-
-from confluent_kafka import Message
+from datetime import timedelta
 
 from headrace.contracts.model import Contract
-from headrace.contracts.values import faults, ordered
 from headrace.fates import ACCEPTED, LATE, REJECTED
-from headrace.log.scan import Range, TopicReader
+from headrace.log.scan import LogRecord, Range, TopicReader
 from headrace.ops.audit_report import Fates
 from headrace.ops.claims import NOTHING, Claims, Step
+from headrace.ops.recount_rules import MICROSECOND, Sound, examine, python_rules
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-_LONGEST_NUMBER = 1000
-_WIDEST_ZONE = timedelta(hours=18)
-_BEYOND = object()  # a number that no double holds belongs in no field
 _MOST_ORPHANS = 1_000_000
-
-
-@dataclass(frozen=True)
-class Sound:
-    """A record that keeps the contract."""
-
-    event_id: str
-    at: int  # event time in microseconds
 
 
 @dataclass(frozen=True)
@@ -49,40 +31,18 @@ class Copy:
     log_time: int  # milliseconds
 
 
-def examine(contract: Contract, value: bytes | None, log_time: int) -> Sound | None:
-    """The event of a record, or None where the record breaks a rule of the contract."""
-    try:
-        record = json.loads(
-            (value or b"").decode(), parse_int=_integer, parse_float=_fraction, parse_constant=_refuse
-        )
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(record, dict):
-        return None
-    if any(True for field in contract.fields for _ in faults(record.get(field.name), field)):
-        return None
-    event_id, text = record[contract.event_id], record[contract.event_time]
-    moment = ordered(text, "timestamp")
-    assert isinstance(moment, datetime)
-    at = (moment - _EPOCH) // _MICROSECOND
-    zone = datetime.fromisoformat(text).utcoffset()
-    if zone is None or abs(zone) > _WIDEST_ZONE or not _is_text(event_id):
-        return None
-    return None if at > log_time * 1000 + contract.max_future_skew // _MICROSECOND else Sound(event_id, at)
-
-
 class Recount:
     """One pass over the raw records of the claims' ranges. `clocks` are those before the first record."""
 
     def __init__(
         self, contract: Contract, claims: Claims, clocks: Mapping[int, int | None], *, publish: bool
     ) -> None:
-        self.contract, self.claims, self.publish = contract, claims, publish
+        self.contract, self.claims, self.publish = python_rules(contract), claims, publish
         self.fates = {partition: Fates() for partition in claims.ranges}
         self.unjudged = self.unproven = 0
         self._topic = contract.topics.raw
         self._clocks = {p: clock for p, clock in clocks.items() if clock is not None}
-        self._lateness = contract.lateness // _MICROSECOND
+        self._lateness = contract.lateness // MICROSECOND
         self._horizon = contract.dedupe_horizon // timedelta(milliseconds=1)
         self._kept: OrderedDict[str, Copy] = OrderedDict()
         self._orphans: dict[str, list[Copy]] = {}
@@ -90,9 +50,9 @@ class Recount:
 
     def read(self, reader: TopicReader, earliest: Mapping[int, int], step: Step) -> None:
         """Judge every record; then look once more for the originals of duplicates that seem to have none."""
-        for message in reader.records_by_log_time(self._topic, self.claims.ranges):
+        for record in reader.records_by_log_time(self._topic, self.claims.ranges):
             step()
-            self._judge(message)
+            self._judge(record)
         if not self.contract.compacted:
             for partition, offset in self.claims.untaken():
                 self.claims.offenders.add("foreign", self._topic, partition, offset)
@@ -106,13 +66,13 @@ class Recount:
             for copy in orphans:
                 self._lose(copy)
 
-    def _judge(self, message: Message) -> None:
-        copy = Copy(message.partition(), message.offset(), message.timestamp()[1])
+    def _judge(self, record: LogRecord) -> None:
+        copy = Copy(record.partition, record.offset, record.log_time)
         claimed = self.claims.take(copy.partition, copy.offset)
         if copy.offset < self.claims.floors.get(copy.partition, 0):
             self.unjudged += 1
             return
-        sound = examine(self.contract, message.value(), copy.log_time)
+        sound = examine(self.contract, record.value, copy.log_time)
         if sound is None:
             self._settle(copy, claimed, REJECTED)
         elif claimed == REJECTED:
@@ -170,12 +130,12 @@ class Recount:
         """The gate may remember an event for longer than this pass does, or since before its range."""
         whole: dict[int, Range] = {p: (earliest.get(p, 0), end) for p, (_, end) in self.claims.ranges.items()}
         oldest: int | None = None
-        for message in reader.records(self._topic, whole):
-            partition, offset, at = message.partition(), message.offset(), message.timestamp()[1]
+        for record in reader.records(self._topic, whole):
+            partition, offset, at = record.partition, record.offset, record.log_time
             oldest = at if oldest is None else min(oldest, at)
             before = offset < max(self.claims.ranges[partition][0], self.claims.floors.get(partition, 0))
             if before or self.claims.of(partition, offset) in (ACCEPTED, LATE):
-                sound = examine(self.contract, message.value(), at)
+                sound = examine(self.contract, record.value, at)
                 if sound is not None:
                     self._orphans.pop(sound.event_id, None)
         if any(earliest.values()) and oldest is not None:
@@ -204,30 +164,3 @@ def differences(ledger: Mapping[int, Fates], recount: Recount) -> Iterator[tuple
         for name, a, b in pairs:
             if a != b:
                 yield partition, abs(a - b), f"{name}: {a} in the ledger, {b} in the recount"
-
-
-def _integer(literal: str) -> object:
-    return int(literal) if _is_short(literal) else _refuse(literal)
-
-
-def _fraction(literal: str) -> object:
-    if not _is_short(literal):
-        _refuse(literal)
-    return Decimal(literal) if abs(float(literal)) < float("inf") else _BEYOND
-
-
-def _is_short(literal: str) -> bool:
-    return len(literal) <= _LONGEST_NUMBER or sum(map(str.isdigit, literal)) <= _LONGEST_NUMBER
-
-
-def _is_text(event_id: str) -> bool:
-    """False where the id holds half a character (an unpaired surrogate)."""
-    try:
-        event_id.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _refuse(literal: str) -> NoReturn:
-    raise ValueError(f"{literal} is not JSON")

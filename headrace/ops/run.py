@@ -68,6 +68,7 @@ class Engine:
                 slots=settings.state_dir / "slots",
                 salt=settings.salt(),
                 trigger_seconds=settings.trigger_seconds,
+                max_batch=settings.max_batch,
             )
             supervised = Supervised(gate)
             self._supervised.append(supervised)

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.contracts.model import Contract
-from headrace.errors import HeadraceError, ServiceError, UsageError
+from headrace.errors import ServiceError, UsageError
 from headrace.gate.batch import GateBatches
 from headrace.gate.dedupe import drop_duplicates
 from headrace.gate.judge import judge
@@ -49,8 +49,8 @@ class MemoryAccounts:
     query: str
     batches: list[Batch] = field(default_factory=list)
 
-    def has(self, batch_id: int) -> bool:
-        return batch_id < len(self.batches)
+    def recorded_ends(self, batch_id: int) -> dict[int, int] | None:
+        return {} if batch_id < len(self.batches) else None
 
     def clocks(self) -> dict[int, int | None]:
         return {entry.partition: entry.clock for batch in self.batches for entry in batch.entries}
@@ -142,9 +142,10 @@ class _SourceRun:
         assert self._query is not None
         try:
             self._query.awaitTermination()
-        except Exception as failure:
-            if isinstance(self._error, HeadraceError):
-                raise self._error from failure
+        except Exception:
+            # Spark wraps what happened in a batch into pages of its own plans.
+            if self._error is not None:
+                raise self._error from None
             raise
 
     def _handled(self, handler: GateBatches):  # type: ignore[no-untyped-def]
@@ -180,11 +181,13 @@ class _SourceRun:
 
 
 def _audit(batches: list[BatchFile], accounts: MemoryAccounts, topics: FileTopics) -> dict[str, Any]:
-    """Totals of the source and of each partition; what was received is counted from the input, not the gate."""
+    """Totals of the source and of each partition; what was received is counted from the input."""
     partitions: dict[int, dict[str, Any]] = {}
     for file in batches:
         for partition, count in file.received.items():
-            totals = partitions.setdefault(partition, {**dict.fromkeys(COUNTS, 0), "reasons": {}, "clock": ""})
+            totals = partitions.setdefault(
+                partition, {**dict.fromkeys(COUNTS, 0), "reasons": {}, "clock": ""}
+            )
             totals["received"] += count
             totals["unaccounted"] += count
     for batch in accounts.batches:

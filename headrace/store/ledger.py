@@ -19,12 +19,20 @@ class Ledger:
     def __init__(self, store: Store, query: str, keep: timedelta) -> None:
         self._store, self.query, self._keep = store, query, keep
 
-    def has(self, batch_id: int) -> bool:
-        def look(connection: Connection) -> bool:
+    def recorded_ends(self, batch_id: int) -> dict[int, int] | None:
+        """Where the batch ended in each partition it touched, or None if it is not recorded."""
+
+        def look(connection: Connection) -> dict[int, int] | None:
+            key = (self.query, batch_id)
             found = connection.execute(
-                "SELECT 1 FROM headrace.batches WHERE query = %s AND batch_id = %s", (self.query, batch_id)
+                "SELECT 1 FROM headrace.batches WHERE query = %s AND batch_id = %s", key
             )
-            return found.fetchone() is not None
+            if found.fetchone() is None:
+                return None
+            ends = connection.execute(
+                "SELECT partition, end_offset FROM headrace.ledger WHERE query = %s AND batch_id = %s", key
+            )
+            return {partition: end for partition, end in ends}
 
         return self._store.transact(look)
 

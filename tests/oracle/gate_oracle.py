@@ -152,7 +152,7 @@ def _of_element(element: Field | None, item: object, path: str) -> Iterator[Reas
     if item is not None:
         yield from _of_value(element, item, path)
     elif element.required:
-        yield "wrong_type", path
+        yield "missing", path
 
 
 def _exact(field: Field, value: Number) -> Decimal | None:
@@ -163,8 +163,11 @@ def _exact(field: Field, value: Number) -> Decimal | None:
         double = float(value.literal)
         return None if double in (float("inf"), float("-inf")) else Decimal(repr(double))
     if field.type.kind == "decimal" and field.type.precision <= 15:
-        double = Number(format(Decimal(repr(float(value.literal))), "f"))
-        return double.decimal() if double.fits(field.type.precision, field.type.scale) else None
+        nearest = float(value.literal)
+        if abs(nearest) == float("inf"):
+            return None
+        written = Number(format(Decimal(repr(nearest)), "f"))
+        return written.decimal() if written.fits(field.type.precision, field.type.scale) else None
     if field.type.kind == "decimal" and value.fits(field.type.precision, field.type.scale):
         return value.decimal() if value.digits_and_exponent()[0] else Decimal(0)
     return None

@@ -31,6 +31,8 @@ def micros_of(text: str) -> int | None:
             return None
         zone = -zone if sign == "-" else zone
     seconds = ((on * 24 + hour) * 60 + minute - zone) * 60 + second
+    if not 0 < seconds // 86_400 + _EPOCH_DAY <= date.max.toordinal():
+        return None  # its zone pushes it out of the calendar
     return seconds * 1_000_000 + int((fraction or "0").ljust(9, "0")[:6])
 
 

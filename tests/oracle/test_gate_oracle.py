@@ -173,7 +173,6 @@ def test_one_field(field: str, literal: str, expected: str | None) -> None:
         ("0.001", False),
         ("1e3", False),
         ("1e400", False),
-        ("1e-999999999", False),
         ('"1.00"', False),
         ('"1,2"', False),
         ("true", False),
@@ -184,7 +183,9 @@ def test_a_decimal_must_be_exactly_representable(price: str, fits: bool) -> None
     assert reasons(with_field("items", item)) == (frozenset() if fits else {("wrong_type", "items[].price")})
 
 
-@pytest.mark.parametrize("zero", ["0", "-0", "0.000000", "0e999999999999999999999", "-0.0e-400"])
+@pytest.mark.parametrize(
+    "zero", ["0", "-0", "0.000000", "0e999999999999999999999", "-0.0e-400", "1e-999999999"]
+)
 def test_a_zero_is_a_zero_however_it_is_written(zero: str) -> None:
     item = f'[{{"product_id":"P00001","price":{zero}}}]'
     assert reasons(with_field("items", item)) == {("too_small", "items[].price")}
@@ -197,7 +198,9 @@ def test_a_zero_is_a_zero_however_it_is_written(zero: str) -> None:
         ("2026-07-01T09:00:00.123456789+05:00", True),
         ("2026-07-01T09:00:00-00:00", True),
         ("2026-07-01T09:00:00+18:00", True),
-        ("0001-01-01T00:00:00+05:00", True),
+        ("0001-01-01T00:00:00Z", True),
+        ("0001-01-01T00:00:00+05:00", False),
+        ("9999-12-31T23:59:59-00:01", False),
         ("9999-12-31T23:59:59.999Z", True),
         ("2024-02-29T00:00:00Z", True),
         ("2026-02-29T00:00:00Z", False),
@@ -243,10 +246,11 @@ def test_all_reasons_are_listed_with_their_paths() -> None:
         ("too_long", "items"),
         ("no_match", "items[].product_id"),
         ("too_small", "items[].price"),
-        ("wrong_type", "items[]"),
+        ("missing", "items[]"),
         ("missing", "items[].product_id"),
         ("wrong_type", "items[].price"),
         ("wrong_type", "attributes{}"),
+        ("missing", "attributes{}"),
         ("wrong_type", "tags[]"),
     }
 

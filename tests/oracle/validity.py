@@ -74,7 +74,7 @@ def _has_type(field: Field, value: object) -> bool:
     if kind == "number":
         return abs(float(str(value))) != float("inf")
     if field.type.precision <= 15:
-        value = Decimal(repr(float(value)))
+        value = Decimal(repr(float(str(value))))
     if Decimal(value).copy_abs() >= 10 ** (field.type.precision - field.type.scale):
         return False
     shifted = _WIDE.scaleb(Decimal(value), field.type.scale)

@@ -1,0 +1,67 @@
+"""Building the gate without running it: what Spark would refuse is found here, and named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from headrace.contracts.model import Contract, Field
+from headrace.errors import ContractError
+from headrace.gate.judge import judge
+from headrace.gate.patterns import java_pattern
+from headrace.ops.load import LoadedApp
+
+RAW = (
+    "partition int, offset bigint, log_time timestamp, key binary, value binary,"
+    " headers array<struct<key:string,value:binary>>"
+)
+
+
+def check_plans(spark: SparkSession, loaded: LoadedApp) -> None:
+    """Raise ContractError for the first contract whose gate cannot be built."""
+    for contract in loaded.contracts.values():
+        for path, field in _with_patterns(contract.fields, ""):
+            _check_pattern(spark, contract, path, field)
+        _check_gate(spark, contract)
+
+
+def _check_pattern(spark: SparkSession, contract: Contract, path: str, field: Field) -> None:
+    pattern = java_pattern(field.rules.pattern or "")
+    try:
+        spark.range(1).select(F.col("id").cast("string").rlike(pattern)).collect()
+    except Exception as error:
+        raise ContractError(
+            f"field '{path}': Java cannot read the pattern {field.rules.pattern!r}",
+            where=f"{contract.file}:{field.line}",
+            hint=_first_line(error),
+        ) from error
+
+
+def _check_gate(spark: SparkSession, contract: Contract) -> None:
+    try:
+        judge(spark.createDataFrame([], RAW), contract, "").collect()
+    except Exception as error:
+        raise ContractError(
+            f"the gate of '{contract.name}' cannot be built: {_first_line(error)}", where=str(contract.file)
+        ) from error
+
+
+def _with_patterns(fields: tuple[Field, ...], inside: str) -> Iterator[tuple[str, Field]]:
+    for field in fields:
+        path = f"{inside}{field.name}"
+        if field.rules.pattern is not None:
+            yield path, field
+        yield from _with_patterns(field.type.fields, f"{path}.")
+        if field.type.element is not None:
+            mark = "[]" if field.type.kind == "array" else "{}"
+            yield from _with_patterns((field.type.element,), f"{path}{mark}")
+
+
+def _first_line(error: Exception) -> str:
+    """What Java says about the mistake, without its stack."""
+    text = str(error.getMessage() if isinstance(error, PySparkException) else error) or type(error).__name__
+    lines = text.strip().splitlines()
+    return next((line for line in lines if "near index" in line or "Exception: " in line), lines[0])

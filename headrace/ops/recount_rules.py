@@ -1,0 +1,127 @@
+"""Whether a raw record keeps its contract, in plain Python: bytes in, event or nothing out."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import NoReturn
+
+from headrace.contracts.model import Contract, Field
+from headrace.contracts.values import faults, ordered
+
+MICROSECOND = timedelta(microseconds=1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST_NUMBER = 1000
+_ZONE = re.compile(r"(?:Z|[+-][0-9]{2}:[0-9]{2})\Z")
+_EDGE_YEARS = ("0001", "9999")
+_WIDEST_ZONE = timedelta(hours=18)
+# A text that is escaped or in a set stays as it is; a bare `$` or `.` does not mean the same everywhere.
+_SPECIAL = re.compile(r"(\\.|\[(?:\\.|[^\]])*\])|[$.]")
+_SPELLED = {"$": r"\Z", ".": r"[^\n\r\u2028\u2029]"}
+_BEYOND = object()  # a number that no double holds belongs in no field
+
+
+@dataclass(frozen=True)
+class Sound:
+    """A record that keeps the contract."""
+
+    event_id: str
+    at: int  # event time in microseconds
+
+
+def examine(contract: Contract, value: bytes | None, log_time: int) -> Sound | None:
+    """The event of a record, or None where the record breaks a rule of the contract."""
+    try:
+        record = json.loads(
+            (value or b"").decode(), parse_int=_integer, parse_float=_fraction, parse_constant=_refuse
+        )
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict):
+        return None
+    text = record.get(contract.event_time)
+    zone = _zone(text)
+    if zone is None:
+        return None
+    assert isinstance(text, str)
+    local = f"{text[: -len(zone)]}Z"
+    if text[:4] in _EDGE_YEARS:  # in UTC, the first and the last day of the calendar may have no date
+        record[contract.event_time] = local
+    if any(True for field in contract.fields for _ in faults(record.get(field.name), field)):
+        return None
+    moment = ordered(local, "timestamp")
+    ahead = _ahead(zone)
+    assert isinstance(moment, datetime)
+    if ahead is None or not _is_text(record[contract.event_id]):
+        return None
+    at = (moment - _EPOCH - ahead) // MICROSECOND
+    too_far = at > log_time * 1000 + contract.max_future_skew // MICROSECOND
+    return None if too_far else Sound(record[contract.event_id], at)
+
+
+def _zone(text: object) -> str | None:
+    found = _ZONE.search(text) if isinstance(text, str) else None
+    return found[0] if found else None
+
+
+def _ahead(zone: str) -> timedelta | None:
+    """How far a zone is ahead of UTC, or None where there is no such zone."""
+    if zone == "Z":
+        return timedelta()
+    ahead = timedelta(hours=int(zone[1:3]), minutes=int(zone[4:]))
+    if ahead > _WIDEST_ZONE or int(zone[4:]) > 59:
+        return None
+    return -ahead if zone[0] == "-" else ahead
+
+
+def python_rules(contract: Contract) -> Contract:
+    """The contract with patterns that mean in Python what they mean in JSON Schema."""
+    return replace(contract, fields=tuple(_with_python_pattern(field) for field in contract.fields))
+
+
+def _with_python_pattern(field: Field) -> Field:
+    kind, pattern = field.type, field.rules.pattern
+    inner = replace(
+        kind,
+        fields=tuple(_with_python_pattern(f) for f in kind.fields),
+        element=_with_python_pattern(kind.element) if kind.element else None,
+    )
+    spelled = None if pattern is None else _SPECIAL.sub(_spelled, pattern)
+    return replace(field, type=inner, rules=replace(field.rules, pattern=spelled))
+
+
+def _spelled(found: re.Match[str]) -> str:
+    return found[1] or _SPELLED[found[0]]
+
+
+def _integer(literal: str) -> object:
+    return int(literal) if _is_short(literal) else _refuse(literal)
+
+
+def _fraction(literal: str) -> object:
+    if not _is_short(literal):
+        _refuse(literal)
+    double = float(literal)
+    if double == 0:  # also what is too small for a double, and for Decimal
+        return Decimal(0)
+    return Decimal(literal) if abs(double) < float("inf") else _BEYOND
+
+
+def _is_short(literal: str) -> bool:
+    return len(literal) <= _LONGEST_NUMBER or sum(map(str.isdigit, literal)) <= _LONGEST_NUMBER
+
+
+def _is_text(event_id: str) -> bool:
+    """False where the id holds half a character (an unpaired surrogate)."""
+    try:
+        event_id.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _refuse(literal: str) -> NoReturn:
+    raise ValueError(f"{literal} is not JSON")

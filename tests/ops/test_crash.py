@@ -1,0 +1,194 @@
+"""Kill -9 at every step of a batch: the topics hold each source coordinate exactly once, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from headrace.crash import STEPS
+from headrace.local.services import Services
+from headrace.log.produce import produce
+from headrace.log.topics import ensure_topics
+from headrace.ops.audit import audit_source
+from headrace.ops.connect import connections_of
+from headrace.ops.load import LoadedApp, load_app
+from headrace.ops.snapshot import Snapshots
+from headrace.settings import Settings
+from headrace.testing.traffic import load_traffic
+
+TURANMART = Path(__file__).parents[2] / "apps" / "turanmart"
+EVENTS = 4_000
+DEADLINE = 120.0
+
+
+@dataclass
+class Shop:
+    """A broker, a database and an app with one source, whose engine is a process to be killed."""
+
+    folder: Path
+    services: Services
+    loaded: LoadedApp
+
+    def send(self, events: int, seed: int) -> None:
+        model = load_traffic(TURANMART)
+        options = model.options(
+            events=events, seed=seed, streams={"clickstream": 1}, duplicates=0.05, late=0.1, malformed=0.03
+        )
+        connections = connections_of(self.services)
+        produce(
+            model.records(options),
+            connections.librdkafka,
+            lambda stream: self.loaded.contract(stream).topics.raw,
+            rate=None,
+        )
+
+    def start_engine(self, crash: str = "") -> subprocess.Popen[bytes]:
+        """`crash` is a step and whom to kill there: `step:driver`, `step:self` or `step:<pid>`."""
+        environment = {**os.environ, "HEADRACE_TRIGGER_SECONDS": "0.2"}
+        prefix = ""
+        if crash:
+            step, whom = crash.split(":")
+            prefix = f"HEADRACE_CRASH={step}:{'$$' if whom == 'driver' else whom}:{self.folder}/{step} "
+        command = f"{prefix}exec {sys.executable} -m headrace.cli run {self.folder / 'app'}"
+        with (self.folder / "engine.log").open("ab") as log:
+            return subprocess.Popen(
+                ["sh", "-c", command], cwd=self.folder, env=environment, stdout=log, stderr=log
+            )
+
+    def wait_until_read(self, engine: subprocess.Popen[bytes]) -> None:
+        snapshots = Snapshots(self.loaded, connections_of(self.services))
+
+        def is_read() -> bool:
+            assert engine.poll() is None, (self.folder / "engine.log").read_text()[-3000:]
+            return all(source.lag == 0 for source in snapshots.take())
+
+        wait_for(is_read)
+        snapshots.close()
+
+    def stop_engine(self, engine: subprocess.Popen[bytes]) -> None:
+        engine.send_signal(signal.SIGTERM)
+        assert engine.wait(60) == 0, (self.folder / "engine.log").read_text()[-3000:]
+
+    def coordinates(self) -> Counter[bytes]:
+        """How often each source coordinate is in the three output topics, as a reader of committed data sees it."""
+        contract, found = self.loaded.contract("clickstream"), Counter[bytes]()
+        consumer = Consumer(
+            {
+                **connections_of(self.services).librdkafka,
+                "group.id": "crash-test",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": "true",
+            }
+        )
+        for topic in contract.topics.outputs:
+            left = contract.partitions
+            consumer.assign([TopicPartition(topic, p, 0) for p in range(left)])
+            until = time.monotonic() + DEADLINE
+            while left and time.monotonic() < until:
+                message = consumer.poll(1.0)
+                if message is not None and message.error():
+                    left -= 1
+                elif message is not None:
+                    found[dict(message.headers())["headrace-source"]] += 1
+            assert left == 0, f"{topic} could not be read to its end"
+        consumer.close()
+        return found
+
+    def check(self, received: int) -> None:
+        report = audit_source(
+            self.loaded.name,
+            self.loaded.contract("clickstream"),
+            self.loaded.source("clickstream"),
+            connections_of(self.services),
+            recount=True,
+        )
+        assert report.clean, report
+        assert report.fates.received == received
+        found = self.coordinates()
+        assert set(found.values()) == {1}
+        assert len(found) == received - report.fates.duplicate
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = DEADLINE) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "the condition did not come true in time"
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    app = tmp_path / "app"
+    (app / "contracts").mkdir(parents=True)
+    shutil.copy(TURANMART / "contracts" / "clickstream.yaml", app / "contracts")
+    (app / "app.py").write_text(
+        "from headrace import App\n\napp = App('crash')\napp.source('clickstream', max_batch=600)\n"
+    )
+    loaded = load_app(app)
+    with Services(tmp_path, Settings(folder=tmp_path)) as services:
+        ensure_topics(loaded.contract("clickstream"), connections_of(services).librdkafka)
+        yield Shop(tmp_path, services, loaded)
+
+
+def test_killing_the_driver_at_every_step(shop: Shop) -> None:
+    shop.send(EVENTS, seed=1)
+    for step in STEPS:
+        engine = shop.start_engine(crash=f"{step}:driver")
+        assert engine.wait(DEADLINE) == -signal.SIGKILL, f"{step} was not reached"
+        assert (shop.folder / step).exists()
+    engine = shop.start_engine()
+    shop.wait_until_read(engine)
+    shop.stop_engine(engine)
+    shop.check(EVENTS)
+
+
+@pytest.mark.parametrize("step", ["before_task_commit", "after_task_commit"])
+def test_killing_a_python_worker(shop: Shop, step: str) -> None:
+    shop.send(EVENTS // 2, seed=2)
+    engine = shop.start_engine(crash=f"{step}:self")
+    wait_for((shop.folder / step).exists)
+    shop.wait_until_read(engine)
+    shop.stop_engine(engine)
+    shop.check(EVENTS // 2)
+
+
+@pytest.mark.parametrize(
+    "step", ["before_publish", "before_task_commit", "after_task_commit", "after_store_commit"]
+)
+def test_killing_the_broker(shop: Shop, step: str) -> None:
+    shop.send(EVENTS // 2, seed=3)
+    engine = shop.start_engine(crash=f"{step}:{shop.services.broker.pid}")
+    wait_for((shop.folder / step).exists)
+    wait_for(lambda: not shop.services.broker.is_running())
+    shop.services.broker.kill()
+    shop.services.broker.start()
+    shop.services.publish()
+    shop.wait_until_read(engine)
+    shop.stop_engine(engine)
+    shop.check(EVENTS // 2)
+
+
+def test_postgres_away_for_half_a_minute(shop: Shop) -> None:
+    shop.send(EVENTS // 4, seed=4)
+    engine = shop.start_engine()
+    shop.wait_until_read(engine)
+    shop.services.postgres.stop()
+    began = time.monotonic()
+    shop.send(EVENTS // 4, seed=5)
+    wait_for(lambda: time.monotonic() - began > 30)
+    assert engine.poll() is None
+    shop.services.postgres.start()
+    shop.wait_until_read(engine)
+    shop.stop_engine(engine)
+    shop.check(EVENTS // 2)
