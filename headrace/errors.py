@@ -1,12 +1,12 @@
 """Every error a user can meet, in one tree.
 
-    HeadraceError            what happened, where, and what to do about it
-    ├── UsageError           a wrong argument or setting (exit 2)
-    ├── ContractError        a contract file that cannot be used
-    ├── AppError             a wrong declaration in an app file
-    ├── ServiceError         Java, Kafka or Postgres is missing, unreachable or refuses
-    ├── DataError            an input file, an offset range or a table that is not what it should be
-    └── LeakError            an event without a fate: the one thing that must never happen
+HeadraceError            what happened, where, and what to do about it
+├── UsageError           a wrong argument or setting (exit 2)
+├── ContractError        a contract file that cannot be used
+├── AppError             a wrong declaration in an app file
+├── ServiceError         Java, Kafka or Postgres is missing, unreachable or refuses
+├── DataError            an input file, an offset range or a table that is not what it should be
+└── LeakError            an event without a fate: the one thing that must never happen
 """
 
 from __future__ import annotations

@@ -12,6 +12,11 @@ from headrace.local.jars import spark_jars
 from headrace.local.java import find_java
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+JVM_OPTIONS = (
+    "-Xss8m",  # deep expression trees recurse
+    "-XX:+UseParallelGC",
+    "-XX:-DontCompileHugeMethods",  # Spark generates one long method for each stage; it must be compiled
+)
 STATE_STORE = "spark.sql.streaming.stateStore"
 
 
@@ -31,8 +36,7 @@ def build_session(
     options = {
         "spark.jars": ",".join(str(jar) for jar in spark_jars()),
         "spark.driver.memory": memory,
-        # Deep expression trees recurse; the log configuration keeps Spark's start-up chatter off the terminal.
-        "spark.driver.extraJavaOptions": f"-Xss8m -XX:+UseParallelGC -XX:-DontCompileHugeMethods -Dlog4j2.configurationFile={log_config}",
+        "spark.driver.extraJavaOptions": " ".join(JVM_OPTIONS) + f" -Dlog4j2.configurationFile={log_config}",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(partitions or os.cpu_count() or 2),
         "spark.ui.enabled": "false",

@@ -81,7 +81,9 @@ class LiveView:
     def _picture(self, doing: str, sources: list[SourceNow]) -> Group:
         seconds = time.monotonic() - self._began
         head = Text.assemble((f" {doing} ", "bold"), (f"{seconds:.0f} s", "dim"))
-        return Group(head, source_table(sources, self._rates), clock_table(sources)) if sources else Group(head)
+        return (
+            Group(head, source_table(sources, self._rates), clock_table(sources)) if sources else Group(head)
+        )
 
 
 def source_table(sources: list[SourceNow], rates: dict[str, float]) -> Table:
@@ -105,7 +107,8 @@ def clock_table(sources: list[SourceNow]) -> Table:
     table = Table("clock (lag)", *[f"partition {p}" for p in range(most)], box=box.SIMPLE_HEAD)
     for s in sources:
         cells = [
-            f"{p.clock:%H:%M:%S} ({p.lag:,})" if p.clock is not None else f"- ({p.lag:,})" for p in s.partitions
+            f"{p.clock:%H:%M:%S} ({p.lag:,})" if p.clock is not None else f"- ({p.lag:,})"
+            for p in s.partitions
         ]
         table.add_row(s.source, *cells)
     return table

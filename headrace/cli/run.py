@@ -41,7 +41,8 @@ def run(
     found = connections(settings)
     if found is None:
         raise ServiceError(
-            "no broker and database here", hint="start them with: headrace up, or set kafka_bootstrap, store_url"
+            "no broker and database here",
+            hint="start them with: headrace up, or set kafka_bootstrap, store_url",
         )
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

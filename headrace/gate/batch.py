@@ -91,7 +91,7 @@ class GateBatches:
         self._clocks = {**clocks, **moved}
 
     def _is_recorded(self, batch_id: int, facts: BatchFacts) -> bool:
-        """Whether an earlier attempt finished this batch; another batch of the same number is no such thing."""
+        """Whether an earlier attempt finished this batch, and not another one of the same number."""
         ends = self._accounts.recorded_ends(batch_id)
         if ends is None:
             return False

@@ -145,7 +145,7 @@ def _element_rules(element: Field, path: str) -> list[tuple[str, str, Judge]]:
 
 
 def _is_in_calendar(instant: Column) -> Column:
-    """Whether the instant is in the years 1 to 9999 in UTC: a zone can push it out, and few readers follow."""
+    """Whether the instant is in the years 1 to 9999 of UTC: a zone can push it out, and few can follow."""
     middle, reach = (FIRST_SECOND + LAST_SECOND) / 2, (LAST_SECOND - FIRST_SECOND) / 2
     return F.coalesce(F.abs(F.unix_seconds(instant) - middle) <= reach, F.lit(False))
 

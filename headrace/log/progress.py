@@ -23,7 +23,7 @@ class BatchFacts:
 
 def batch_facts(query: StreamingQuery) -> BatchFacts:
     """The facts of the running batch, once its plan has been executed."""
-    execution = query._jsq.streamingQuery().lastExecution()  # type: ignore[attr-defined]
+    execution = query._jsq.streamingQuery().lastExecution()
     start: dict[int, int] = {}
     end: dict[int, int] = {}
     scanned = duplicates = dropped = 0
@@ -58,4 +58,9 @@ def _offsets(offset: Any) -> dict[int, int]:
         return {}
     if not isinstance(topics, dict):
         return {}
-    return {int(p): int(o) for of_topic in topics.values() if isinstance(of_topic, dict) for p, o in of_topic.items()}
+    return {
+        int(p): int(o)
+        for of_topic in topics.values()
+        if isinstance(of_topic, dict)
+        for p, o in of_topic.items()
+    }

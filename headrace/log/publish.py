@@ -82,7 +82,11 @@ class Publisher:
             lateness_us=int(self.contract.lateness.total_seconds() * 1_000_000),
         )
         source = F.concat_ws(
-            "/", F.lit(self.contract.topics.raw), F.col("partition"), F.col("offset"), F.unix_millis("log_time")
+            "/",
+            F.lit(self.contract.topics.raw),
+            F.col("partition"),
+            F.col("offset"),
+            F.unix_millis("log_time"),
         )
         columns = rows.select(
             "fate",

@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 
+from headrace.crash import crash_point
 from headrace.fates import ACCEPTED, LATE, REJECTED, Tally, by_partition, latest
 from headrace.log.slots import Slot
-from headrace.crash import crash_point
 
 COMMIT_SECONDS = 120.0
 METADATA_BYTES = 4000
@@ -37,7 +37,7 @@ PRODUCER = {
     "transaction.timeout.ms": "300000",
 }
 RESULT = pa.schema(
-    [
+    [  # type: ignore[arg-type]
         ("partition", pa.int32()),
         ("accepted", pa.int64()),
         ("rejected", pa.int64()),
@@ -119,7 +119,9 @@ class Sink:
         columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
         produce, topics = self.producer.produce, plan.topics
         rows = zip(
-            *(columns[n] for n in ("fate", "partition", "key", "value", "source")), range(batch.num_rows)
+            *(columns[n] for n in ("fate", "partition", "key", "value", "source")),
+            range(batch.num_rows),
+            strict=True,
         )
         for fate, partition, key, value, source, row in rows:
             if fate == ACCEPTED and columns["headers"][row] is None:

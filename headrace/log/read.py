@@ -43,4 +43,6 @@ def _options(topic: str, options: dict[str, str]) -> dict[str, str]:
 
 
 def _raw(loaded: DataFrame) -> DataFrame:
-    return loaded.select("partition", "offset", F.col("timestamp").alias("log_time"), "key", "value", "headers")
+    return loaded.select(
+        "partition", "offset", F.col("timestamp").alias("log_time"), "key", "value", "headers"
+    )

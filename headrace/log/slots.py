@@ -1,4 +1,4 @@
-"""Transactional ids that stay with a process: a slot is a locked file, free again when its process is gone."""
+"""Transactional ids that stay with a process: a slot is a locked file, free when its process is gone."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ WAIT_SECONDS = 30.0
 
 def ensure_topics(contract: Contract, options: dict[str, str]) -> list[str]:
     """Create the contract's topics where they are missing; returns the new ones."""
-    admin = AdminClient(options)
+    admin = AdminClient({**options})
     wanted = topic_configs(contract)
     present = partition_counts(admin, list(wanted))
     for topic, count in present.items():

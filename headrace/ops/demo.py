@@ -108,7 +108,9 @@ def _drain(snapshots: Snapshots, engine: EngineProcess, show: Show) -> None:
 
 def _check(engine: EngineProcess) -> None:
     if not engine.is_running():
-        raise ServiceError(f"the engine ended; its last words:\n{engine.log_tail()}", hint=f"see {engine.log}")
+        raise ServiceError(
+            f"the engine ended; its last words:\n{engine.log_tail()}", hint=f"see {engine.log}"
+        )
 
 
 def _log(folder: Path) -> Path:
@@ -120,6 +122,11 @@ def _start_traffic(app: Path, folder: Path, options: DemoOptions) -> subprocess.
     command += ["--rate", str(options.rate), "--seconds", str(options.seconds), "--seed", str(options.seed)]
     with _log(folder).open("ab") as log:
         return subprocess.Popen(
-            command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=os.environ,
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=os.environ,
             start_new_session=True,
         )

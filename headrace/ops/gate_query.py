@@ -38,7 +38,7 @@ class Connections:
 
     @property
     def librdkafka(self) -> dict[str, str]:
-        # What matters comes back as an error or a delivery report; the library's own lines would only repeat it.
+        # What matters comes back as an error or a delivery report: the library's own lines repeat it.
         return {"bootstrap.servers": self.bootstrap, "log_level": "2", **self.kafka}
 
     @property
@@ -47,7 +47,7 @@ class Connections:
 
 
 def query_name(app: str, stream: str) -> str:
-    """The identity of the gate of a stream: checkpoint, ledger, markers and consumer group are named by it."""
+    """The identity of a stream's gate: checkpoint, ledger, markers and consumer group have this name."""
     return f"{app}.{stream}"
 
 
@@ -131,4 +131,4 @@ class GateQuery:
         raw = read_range(
             self._spark, self.contract.topics.raw, self._connections.java, facts.start, facts.end
         )
-        return {p: n for p, n in raw.groupBy("partition").count().collect()}
+        return {row[0]: row[1] for row in raw.groupBy("partition").count().collect()}

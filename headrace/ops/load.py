@@ -30,7 +30,9 @@ class LoadedApp:
 
     def contract(self, stream: str) -> Contract:
         if stream not in self.contracts:
-            raise AppError(f"no stream '{stream}'", where=str(self.app.contracts_dir), hint=self._nearest(stream))
+            raise AppError(
+                f"no stream '{stream}'", where=str(self.app.contracts_dir), hint=self._nearest(stream)
+            )
         return self.contracts[stream]
 
     def _nearest(self, stream: str) -> str:
@@ -43,7 +45,9 @@ def load_app(path: Path) -> LoadedApp:
     file = path / "app.py" if path.is_dir() else path
     if not file.is_file():
         raise AppError(
-            "no app file", where=str(file), hint="give a folder with an app.py, or make one: headrace init NAME"
+            "no app file",
+            where=str(file),
+            hint="give a folder with an app.py, or make one: headrace init NAME",
         )
     app = _app_in(file)
     loaded = LoadedApp(app, load_contracts(app.contracts_dir))

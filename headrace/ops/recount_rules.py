@@ -15,8 +15,6 @@ from headrace.contracts.values import faults, ordered
 MICROSECOND = timedelta(microseconds=1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST_NUMBER = 1000
-_ZONE = re.compile(r"(?:Z|[+-][0-9]{2}:[0-9]{2})\Z")
-_EDGE_YEARS = ("0001", "9999")
 _WIDEST_ZONE = timedelta(hours=18)
 # A text that is escaped or in a set stays as it is; a bare `$` or `.` does not mean the same everywhere.
 _SPECIAL = re.compile(r"(\\.|\[(?:\\.|[^\]])*\])|[$.]")
@@ -42,39 +40,16 @@ def examine(contract: Contract, value: bytes | None, log_time: int) -> Sound | N
         return None
     if not isinstance(record, dict):
         return None
-    text = record.get(contract.event_time)
-    zone = _zone(text)
-    if zone is None:
-        return None
-    assert isinstance(text, str)
-    local = f"{text[: -len(zone)]}Z"
-    if text[:4] in _EDGE_YEARS:  # in UTC, the first and the last day of the calendar may have no date
-        record[contract.event_time] = local
     if any(True for field in contract.fields for _ in faults(record.get(field.name), field)):
         return None
-    moment = ordered(local, "timestamp")
-    ahead = _ahead(zone)
+    event_id, text = record[contract.event_id], record[contract.event_time]
+    zone = datetime.fromisoformat(text).utcoffset()
+    if zone is None or abs(zone) > _WIDEST_ZONE or not _is_text(event_id):
+        return None
+    moment = ordered(text, "timestamp")
     assert isinstance(moment, datetime)
-    if ahead is None or not _is_text(record[contract.event_id]):
-        return None
-    at = (moment - _EPOCH - ahead) // MICROSECOND
-    too_far = at > log_time * 1000 + contract.max_future_skew // MICROSECOND
-    return None if too_far else Sound(record[contract.event_id], at)
-
-
-def _zone(text: object) -> str | None:
-    found = _ZONE.search(text) if isinstance(text, str) else None
-    return found[0] if found else None
-
-
-def _ahead(zone: str) -> timedelta | None:
-    """How far a zone is ahead of UTC, or None where there is no such zone."""
-    if zone == "Z":
-        return timedelta()
-    ahead = timedelta(hours=int(zone[1:3]), minutes=int(zone[4:]))
-    if ahead > _WIDEST_ZONE or int(zone[4:]) > 59:
-        return None
-    return -ahead if zone[0] == "-" else ahead
+    at = (moment - _EPOCH) // MICROSECOND
+    return None if at > log_time * 1000 + contract.max_future_skew // MICROSECOND else Sound(event_id, at)
 
 
 def python_rules(contract: Contract) -> Contract:

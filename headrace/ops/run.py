@@ -37,7 +37,11 @@ class Engine:
     """Everything of an app that runs in Spark."""
 
     def __init__(
-        self, loaded: LoadedApp, settings: Settings, connections: Connections, sources: list[str] | None = None
+        self,
+        loaded: LoadedApp,
+        settings: Settings,
+        connections: Connections,
+        sources: list[str] | None = None,
     ) -> None:
         self.loaded, self.settings, self.connections = loaded, settings, connections
         self.sources = sources or sorted(loaded.contracts)

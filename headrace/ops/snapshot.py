@@ -92,7 +92,12 @@ class Snapshots:
             self._partition(contract.topics.raw, p, *known.get(p, (None, None)))
             for p in range(contract.partitions)
         )
-        return SourceNow(source, *totals, last[0] if last else None, partitions)
+        return SourceNow(
+            source,
+            **dict(zip(FATES, totals, strict=True)),
+            batch_seconds=last[0] if last else None,
+            partitions=partitions,
+        )
 
     def _partition(
         self, topic: str, partition: int, clock: datetime | None, next_offset: int | None

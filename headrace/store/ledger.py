@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from psycopg.types.json import Jsonb
@@ -32,7 +31,7 @@ class Ledger:
             ends = connection.execute(
                 "SELECT partition, end_offset FROM headrace.ledger WHERE query = %s AND batch_id = %s", key
             )
-            return {partition: end for partition, end in ends}
+            return dict(ends)
 
         return self._store.transact(look)
 
@@ -87,7 +86,7 @@ def _write_entries(connection: Connection, batch: Batch) -> None:
         )
 
 
-def _ledger_row(batch: Batch, e: Entry) -> Iterable[object]:
+def _ledger_row(batch: Batch, e: Entry) -> tuple[object, ...]:
     return (
         *(batch.query, batch.batch_id, e.partition, e.first_offset, e.end_offset),
         *(e.received, e.accepted, e.rejected, e.late, e.duplicate, Jsonb(e.reasons), to_time(e.clock)),

@@ -1,0 +1,98 @@
+"""python -m benchmarks: the gate's speed as ratios within one run, CPU per event, and memory.
+
+Figures of a shared machine are noisy; ratios within one run are what to compare.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.gate import GateBench, Result
+from headrace.local.services import Services
+from headrace.log.read import FETCH
+from headrace.settings import Settings
+from headrace.spark import build_session
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--events", type=int, default=1_000_000, help="events in the topic (default 1000000)")
+    parser.add_argument("--large", type=int, default=0, help="also run the gate on so many events")
+    parser.add_argument("--rounds", type=int, default=2, help="measured rounds; the fastest of each counts")
+    parser.add_argument("--trigger-seconds", type=float, default=30.0, help="length of the trigger test")
+    parser.add_argument("--memory", default="2g", help="memory of the Spark driver")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
+        folder = Path(name)
+        with Services(folder, Settings(folder=folder)) as services:
+            spark = build_session("benchmarks", memory=options.memory)
+            try:
+                report = measure(options, GateBench(spark, services, folder, "bench", options.events))
+                if options.large:
+                    large = GateBench(spark, services, folder, "bench_large", options.large)
+                    large.load()
+                    report["large"] = shown(large.gate("gate, large", publish=True))
+            finally:
+                spark.stop()
+    print(json.dumps(report, indent=1)) if options.json else show(report)
+
+
+def measure(options: argparse.Namespace, bench: GateBench) -> dict[str, object]:
+    bench.load()
+    ways: dict[str, Callable[[str], Result]] = {
+        "ceiling, Spark's own fetch settings": lambda n: bench.ceiling(n, {}),
+        "ceiling, our fetch settings": lambda n: bench.ceiling(n, FETCH),
+        "gate": lambda n: bench.gate(n, publish=True),
+        "gate, accepted not published": lambda n: bench.gate(n, publish=False),
+    }
+    for name, run in ways.items():
+        run(name)  # the JVM compiles while it runs: the first round only warms it up
+    best: dict[str, Result] = {}
+    for _ in range(options.rounds):
+        for name, run in ways.items():
+            result = run(name)
+            if name not in best or result.net < best[name].net:
+                best[name] = result
+    plain = best["ceiling, Spark's own fetch settings"].net
+    tuned = best["ceiling, our fetch settings"].net
+    rows = [shown(r) | {"ratio": plain / r.net, "ratio_to_tuned": tuned / r.net} for r in best.values()]
+    trigger = bench.trigger(2_000, options.trigger_seconds) if options.trigger_seconds else None
+    return {"events": options.events, "runs": rows, "trigger_seconds_at_2000": trigger}
+
+
+def shown(result: Result) -> dict[str, object]:
+    return {
+        "name": result.name,
+        "events": result.events,
+        "seconds": result.net,
+        "events_per_second": result.events / result.net,
+        "cpu_us_per_event": result.cpu_per_event,
+        "peak_mb": result.reading.peak_mb,
+    }
+
+
+def show(report: dict[str, object]) -> None:
+    table = Table("run", "seconds", "events/s", "ratio", "to tuned", "CPU-µs/event", "peak MB")
+    rows = report["runs"]
+    assert isinstance(rows, list)
+    for r in rows:
+        table.add_row(
+            *(r["name"], f"{r['seconds']:.2f}", f"{r['events_per_second']:,.0f}", f"{r['ratio']:.2f}"),
+            *(f"{r['ratio_to_tuned']:.2f}", f"{r['cpu_us_per_event']:.1f}", f"{r['peak_mb']:,.0f}"),
+        )
+    Console(width=120).print(table)
+    print(f"median trigger at 2,000 events/s: {report['trigger_seconds_at_2000']:.2f} s")
+    if "large" in report:
+        print(f"large: {report['large']}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,159 @@
+"""The gate against its ceiling: what Spark needs to read and parse the same events and throw them away."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import median
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from benchmarks.meter import Meter, Reading
+from headrace.app import Source
+from headrace.contracts import Contract, load_contract
+from headrace.contracts.spark_schema import spark_schema
+from headrace.local.services import Services
+from headrace.log.produce import produce
+from headrace.log.record import Record
+from headrace.log.topics import ensure_topics
+from headrace.ops.connect import connections_of
+from headrace.ops.gate_query import GateQuery
+
+CONTRACT = Path(__file__).parents[1] / "apps" / "turanmart" / "contracts" / "clickstream.yaml"
+LEFT_OUT = ("campaign", "trace_id")  # 13 of the 15 fields are filled
+DUPLICATES = 0.01
+BATCH = 500_000
+
+
+@dataclass(frozen=True)
+class Result:
+    """One way to process the events; `net` is the time inside Spark's triggers, start-up left out."""
+
+    name: str
+    events: int
+    net: float
+    reading: Reading
+
+    @property
+    def cpu_per_event(self) -> float:
+        return self.reading.cpu_seconds / self.events * 1e6
+
+
+class GateBench:
+    """One broker, one Spark session, one topic of events; every run reads the same."""
+
+    def __init__(
+        self, spark: SparkSession, services: Services, folder: Path, stream: str, events: int
+    ) -> None:
+        self.spark, self.folder, self.events = spark, folder, events
+        self.contract: Contract = replace(load_contract(CONTRACT), name=stream)
+        self.connections = connections_of(services)
+        self._services = {s.keeper_pid for s in services.embedded}
+        ensure_topics(self.contract, self.connections.librdkafka)
+
+    def load(self) -> None:
+        produce(
+            made_events(self.contract.name, self.events),
+            self.connections.librdkafka,
+            lambda _: self.contract.topics.raw,
+            rate=None,
+        )
+
+    def ceiling(self, name: str, fetch: dict[str, str]) -> Result:
+        options = {f"kafka.{key}": value for key, value in self.connections.java.items()}
+        schema = [f for f in spark_schema(self.contract).fields if f.name not in LEFT_OUT]
+        ddl = ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in schema)
+        reader = self.spark.readStream.format("kafka").options(**options, **fetch)
+        raw = reader.option("subscribe", self.contract.topics.raw).option("startingOffsets", "earliest")
+        raw_stream = raw.option("maxOffsetsPerTrigger", BATCH).load()
+        parsed = raw_stream.select(F.from_json(F.col("value").cast("string"), ddl).alias("e")).select("e.*")
+        with Meter(self._services) as meter:
+            writer = parsed.writeStream.format("noop").option("checkpointLocation", self._checkpoint())
+            query = writer.trigger(availableNow=True).start()
+            query.awaitTermination()
+        net = sum(p.durationMs["triggerExecution"] for p in query.recentProgress) / 1000
+        return Result(name, self.events, net, meter.reading)
+
+    def gate(self, name: str, *, publish: bool) -> Result:
+        run = uuid.uuid4().hex[:8]
+        gate = self._query(run, Source(self.contract.name, publish=publish, max_batch=BATCH))
+        with Meter(self._services) as meter:
+            query = gate.start(available_now=True)
+            query.awaitTermination()
+        net = sum(p.durationMs["triggerExecution"] for p in query.recentProgress) / 1000
+        return Result(name, self.events, net, meter.reading)
+
+    def trigger(self, rate: float, seconds: float) -> float:
+        """The median duration of a trigger while events come in at a rate."""
+        gate = self._query(uuid.uuid4().hex[:8], Source(self.contract.name))
+        query = gate.start()
+        while query.lastProgress is None or query.status["isDataAvailable"]:
+            time.sleep(0.1)
+        before = query.lastProgress.batchId
+        live = made_events(self.contract.name, int(rate * seconds), start=datetime.now(UTC), seed=99)
+        produce(live, self.connections.librdkafka, lambda _: self.contract.topics.raw, rate=rate)
+        durations = [
+            p.durationMs["triggerExecution"] / 1000
+            for p in query.recentProgress
+            if p.batchId > before and p.numInputRows > 0
+        ]
+        gate.stop()
+        return median(durations)
+
+    def _query(self, run: str, source: Source) -> GateQuery:
+        return GateQuery(
+            self.spark,
+            f"bench_{run}",
+            self.contract,
+            source,
+            self.connections,
+            checkpoints=self._checkpoint(),
+            slots=self.folder / "slots",
+            salt="bench",
+        )
+
+    def _checkpoint(self) -> str:
+        return str(self.folder / "checkpoints" / uuid.uuid4().hex)
+
+
+def made_events(stream: str, count: int, start: datetime | None = None, seed: int = 1) -> Iterator[Record]:
+    """Seeded events of about 330 bytes, 13 fields each, spread over the ten minutes before now."""
+    r = random.Random(seed)
+    begin = start or datetime.now(UTC) - timedelta(minutes=10)
+    step = 0.0005 if start else 590 / count
+    types = (
+        "page_view",
+        "product_impression",
+        "product_click",
+        "add_to_cart",
+        "checkout_started",
+        "purchase",
+    )
+    regions = ("tashkent", "almaty", "bishkek", "samarkand", "astana")
+    devices = ("ios", "android", "web", "mobile_web")
+    again: Record | None = None
+    for number in range(count):
+        if again is not None and r.random() < DUPLICATES:
+            yield again
+            continue
+        moment = begin + timedelta(seconds=number * step - r.random() * 5)
+        customer = f"c-{r.randrange(200_000):06d}"
+        value = (
+            f'{{"event_id":"{r.getrandbits(128):032x}","event_type":"{r.choice(types)}",'
+            f'"event_time":"{moment.isoformat(timespec="milliseconds")[:-6]}Z",'
+            f'"session_id":"s-{r.getrandbits(40):010x}","customer_id":"{customer}",'
+            f'"region":"{r.choice(regions)}","device_type":"{r.choice(devices)}",'
+            f'"page":"/catalogue/{r.randrange(5000)}","product_id":"p-{r.randrange(5000)}",'
+            f'"price":{r.randrange(100, 99_999) / 100},"quantity":{r.randrange(1, 4)},'
+            f'"schema_version":"1.0","producer":"storefront-web"}}'
+        )
+        record = Record(stream, customer.encode(), value.encode(), moment.timestamp())
+        if number % 50 == 0:
+            again = record
+        yield record
