@@ -88,7 +88,8 @@ def show(reports: Sequence[AuditReport]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console()
+    # A pipe has no width: a table that cuts its cells there could not be searched.
+    console = Console(width=None if sys.stdout.isatty() else 160)
     heads = ("source", "partition", "offsets", "received", "accepted", "rejected", "late", "duplicate")
     table = Table(*heads, "pending", "unaccounted", box=box.SIMPLE_HEAD)
     for column in table.columns[1:]:
@@ -99,8 +100,7 @@ def show(reports: Sequence[AuditReport]) -> None:
             offsets = f"{p.first_offset}-{p.end_offset - 1}" if p.first_offset < p.end_offset else "-"
             cells = (p.partition, offsets, *fates, p.pending, p.unaccounted)
             table.add_row(report.source, *map(str, cells))
-    # A pipe has no width: a table that wraps its cells there could not be searched.
-    console.print(table, width=None if console.is_terminal else 160)
+    console.print(table)
     for report in reports:
         _show_findings(report.findings)
         _show_recount(report)
