@@ -18,11 +18,11 @@ from benchmarks.meter import Meter, Reading
 from headrace.app import Source
 from headrace.contracts import Contract, load_contract
 from headrace.contracts.spark_schema import spark_schema
+from headrace.local.connect import connections_of
 from headrace.local.services import Services
 from headrace.log.produce import produce
 from headrace.log.record import Record
 from headrace.log.topics import ensure_topics
-from headrace.ops.connect import connections_of
 from headrace.ops.gate_query import GateQuery
 
 CONTRACT = Path(__file__).parents[1] / "apps" / "turanmart" / "contracts" / "clickstream.yaml"

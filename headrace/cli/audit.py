@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headrace.errors import DataError, ServiceError
+from headrace.errors import DataError
 
 if TYPE_CHECKING:
     from headrace.ops.audit import Progress
@@ -40,9 +40,9 @@ def audit(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
     """Check that received = accepted + rejected + late + duplicate. Ends with 1 if a record has no fate."""
+    from headrace.local.connect import found_connections
     from headrace.ops.audit import audit_source
     from headrace.ops.audit_bounds import parse_bounds
-    from headrace.ops.gate_query import Connections
     from headrace.ops.load import load_app
     from headrace.settings import load
 
@@ -50,7 +50,7 @@ def audit(
     settings = load(Path.cwd())
     loaded = load_app(app or settings.folder / settings.app)
     streams = [loaded.contract(source).name] if source else sorted(loaded.contracts)
-    connections = Connections(*_addresses())
+    connections = found_connections(settings)
     reports: list[AuditReport] = []
     skipped: list[DataError] = []
     for stream in streams:
@@ -127,15 +127,6 @@ def _show_recount(report: AuditReport) -> None:
     for remark, count in remarks.items():
         if count:
             print(f"note: {count} {remark}")
-
-
-def _addresses() -> tuple[str, dict[str, str], dict[str, str], str]:
-    from headrace.local.services import Services
-
-    running = Services.running(Path.cwd())
-    if running is None:
-        raise ServiceError("nothing is running in this folder", hint="start the services with: headrace up")
-    return running.bootstrap, running.kafka_options, running.java_kafka_options, running.store_url
 
 
 @contextmanager

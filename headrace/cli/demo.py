@@ -36,8 +36,8 @@ def demo(
     """
     from headrace.cli.audit import show
     from headrace.cli.live import LiveView
+    from headrace.local.demo import DemoOptions, run_demo
     from headrace.ops.audit import audit_source
-    from headrace.ops.demo import DemoOptions, run_demo
     from headrace.ops.load import load_app
     from headrace.settings import load
 

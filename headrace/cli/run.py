@@ -10,8 +10,6 @@ from typing import Annotated
 
 import typer
 
-from headrace.errors import ServiceError
-
 
 def run(
     app: Annotated[
@@ -26,8 +24,8 @@ def run(
       headrace run
       headrace run apps/turanmart --source clickstream
     """
+    from headrace.local.connect import found_connections
     from headrace.local.engine import READY
-    from headrace.ops.connect import connections
     from headrace.ops.load import load_app
     from headrace.ops.run import Engine
     from headrace.settings import load
@@ -38,12 +36,7 @@ def run(
     for name in source or []:
         loaded.contract(name)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", datefmt="%H:%M:%S")
-    found = connections(settings)
-    if found is None:
-        raise ServiceError(
-            "no broker and database here",
-            hint="start them with: headrace up, or set kafka_bootstrap, store_url",
-        )
+    found = found_connections(settings)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

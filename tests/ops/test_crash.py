@@ -17,11 +17,11 @@ import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from headrace.crash import STEPS
+from headrace.local.connect import connections_of
 from headrace.local.services import Services
 from headrace.log.produce import produce
 from headrace.log.topics import ensure_topics
 from headrace.ops.audit import audit_source
-from headrace.ops.connect import connections_of
 from headrace.ops.load import LoadedApp, load_app
 from headrace.ops.snapshot import Snapshots
 from headrace.settings import Settings

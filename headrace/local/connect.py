@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from headrace.errors import ServiceError
 from headrace.local.services import Services
 from headrace.ops.gate_query import Connections
 from headrace.settings import Settings
 
 
-def connections(settings: Settings) -> Connections | None:
-    """Of a running `headrace up` in the folder, or of the settings if they name both; else None."""
+def found_connections(settings: Settings) -> Connections:
+    """Of a running `headrace up` in the folder, or of the settings if they name both."""
     running = Services.running(settings.folder, settings)
     if running is not None:
         return Connections(
@@ -21,7 +22,10 @@ def connections(settings: Settings) -> Connections | None:
             settings.java_kafka_options(),
             settings.store_url,
         )
-    return None
+    raise ServiceError(
+        "nothing is running in this folder",
+        hint="start the services with: headrace up, or set kafka_bootstrap and store_url",
+    )
 
 
 def connections_of(services: Services) -> Connections:
