@@ -45,6 +45,7 @@ def run(
     ready.unlink(missing_ok=True)
     try:
         engine.start()
+        engine.wait_warm(stop.is_set)
         ready.touch()
         print(f"running {', '.join(engine.sources)}", flush=True)
         engine.supervise(stop.is_set)

@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 FAILURES_ALLOWED = 10
 LONGEST_PAUSE = 30.0
+WARM_SECONDS = 60.0
 
 
 @dataclass
@@ -77,6 +78,15 @@ class Engine:
             supervised = Supervised(gate)
             self._supervised.append(supervised)
             self._start(supervised)
+
+    def wait_warm(self, stopping: Callable[[], bool], seconds: float = WARM_SECONDS) -> None:
+        """Wait for the first batch of every query: until then Spark is busy with compiling, not with events."""
+        until = time.monotonic() + seconds
+        while not stopping() and time.monotonic() < until:
+            queries = [supervised.gate.query for supervised in self._supervised]
+            if all(q is not None and (q.lastProgress is not None or not q.isActive) for q in queries):
+                return
+            time.sleep(0.1)
 
     def supervise(self, stopping: Callable[[], bool]) -> None:
         """Watch until told to stop; a query that keeps failing without progress ends the run."""
