@@ -24,6 +24,7 @@ from headrace.log.produce import produce
 from headrace.log.record import Record
 from headrace.log.topics import ensure_topics
 from headrace.ops.gate_query import GateQuery
+from headrace.store.connection import Store
 
 CONTRACT = Path(__file__).parents[1] / "apps" / "turanmart" / "contracts" / "clickstream.yaml"
 LEFT_OUT = ("campaign", "trace_id")  # 13 of the 15 fields are filled
@@ -56,6 +57,7 @@ class GateBench:
         self.connections = connections_of(services)
         self._services = {s.keeper_pid for s in services.embedded}
         ensure_topics(self.contract, self.connections.librdkafka)
+        Store(self.connections.store_url).prepare()
 
     def load(self) -> None:
         produce(

@@ -50,7 +50,13 @@ def build_session(
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "20",
         "spark.sql.adaptive.enabled": "false",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+        # Measuring every row on its way to Python costs as much as decoding it; the publisher limits the
+        # rows of a batch by their largest size instead.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+        # Spark writes the plan of every job as text for its user interface, which is off.
+        "spark.sql.ui.explainMode": "simple",
+        "spark.sql.maxPlanStringLength": "2000",
+        "spark.sql.debug.maxToStringFields": "5",
         **(extra or {}),
     }
     builder = SparkSession.builder.master(master).appName(app_name)

@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Protocol
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from headrace.contracts.model import Contract
 from headrace.crash import crash_point
 from headrace.errors import DataError, LeakError
 from headrace.fates import ACCEPTED, Tally, by_partition, latest
-from headrace.gate.clock import with_fates
+from headrace.gate.clock import Extent, with_fates
 from headrace.gate.ledger import Batch, Entry
 from headrace.log.progress import BatchFacts
-from headrace.log.publish import Published
+from headrace.log.publish import Published, limit_arrow_rows
 
 
 class Topics(Protocol):
@@ -60,13 +60,22 @@ class GateBatches:
         began, started_at = time.perf_counter(), datetime.now(UTC)
         # Running the plan is what updates the state of the duplicates, so it comes before any question
         # whether this batch was done already. The copy is cheap rows in memory, not Spark's column cache.
-        held = batch.localCheckpoint(eager=True)
+        extent = Observation()
+        observed = batch.observe(
+            extent,
+            F.min("event_time").alias("oldest"),
+            F.max("event_time").alias("newest"),
+            F.coalesce(F.max(F.octet_length("value")), F.lit(0)).alias("longest"),
+        )
+        held = observed.localCheckpoint(eager=True)
         try:
-            self._handle(held, batch_id, started_at, began)
+            self._handle(held, Extent(**extent.get), batch_id, started_at, began)
         finally:
             held._jdf.queryExecution().toRdd().unpersist(False)
 
-    def _handle(self, held: DataFrame, batch_id: int, started_at: datetime, began: float) -> None:
+    def _handle(
+        self, held: DataFrame, extent: Extent, batch_id: int, started_at: datetime, began: float
+    ) -> None:
         facts = self._facts()
         if facts.dropped:
             raise LeakError(
@@ -78,8 +87,9 @@ class GateBatches:
             return
         clocks = self._clocks if self._clocks is not None else self._accounts.clocks()
         crash_point("before_publish")
-        judged = with_fates(held, clocks, self.contract.lateness)
+        judged = with_fates(held, extent, clocks, self.contract.lateness)
         self._lap("judge", began)
+        limit_arrow_rows(held, extent.longest)
         tallies = self._send(judged, batch_id, clocks)
         self._lap("publish", began)
         crash_point("after_publish")

@@ -28,6 +28,8 @@ TALLY_TYPE = (
     "partition int, accepted bigint, rejected bigint, late bigint, reasons string, clock bigint, done boolean"
 )
 WAIT_SECONDS = 60.0
+ARROW_ROWS = 10_000
+ARROW_BYTES = 64 * 1024 * 1024
 LOADING = (
     kafka.KafkaError.NOT_COORDINATOR,
     kafka.KafkaError.COORDINATOR_NOT_AVAILABLE,
@@ -133,6 +135,12 @@ def _committed(options: dict[str, str], group: str, place: kafka.TopicPartition)
                 ) from error
     finally:
         consumer.close()
+
+
+def limit_arrow_rows(rows: DataFrame, longest: int) -> None:
+    """Bound what travels to Python at once, by the largest value of the batch."""
+    fitting = max(1, min(ARROW_ROWS, ARROW_BYTES // max(longest, 1)))
+    rows.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(fitting))
 
 
 def _tasks(rows: DataFrame) -> int:

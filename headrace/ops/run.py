@@ -80,7 +80,7 @@ class Engine:
             self._start(supervised)
 
     def wait_warm(self, stopping: Callable[[], bool], seconds: float = WARM_SECONDS) -> None:
-        """Wait for the first batch of every query: until then Spark is busy with compiling, not with events."""
+        """Wait for the first batch of every query: until then Spark compiles more than it computes."""
         until = time.monotonic() + seconds
         while not stopping() and time.monotonic() < until:
             queries = [supervised.gate.query for supervised in self._supervised]
