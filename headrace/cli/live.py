@@ -86,10 +86,12 @@ class LiveView:
         )
 
 
-def source_table(sources: list[SourceNow], rates: dict[str, float]) -> Table:
+def source_table(sources: list[SourceNow], rates: dict[str, float] | None = None) -> Table:
+    """With `rates`, also how many records each source reads in a second."""
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("source")
-    for name in ("records/s", "received", "accepted", "rejected", "late", "duplicate", "unaccounted", "lag"):
+    counts_of = ("received", "accepted", "rejected", "late", "duplicate", "unaccounted", "lag")
+    for name in (*(["records/s"] if rates is not None else []), *counts_of):
         table.add_column(name, justify="right")
     table.add_column("batch", justify="right")
     styles = {"accepted": "green", "rejected": "red", "late": "yellow", "duplicate": "cyan"}
@@ -97,8 +99,8 @@ def source_table(sources: list[SourceNow], rates: dict[str, float]) -> Table:
         counts = [Text(f"{getattr(s, f):,}", style) for f, style in styles.items()]
         leak = Text(f"{s.unaccounted:,}", "bold red" if s.unaccounted else "bold green")
         took = f"{s.batch_seconds:.2f} s" if s.batch_seconds is not None else "-"
-        rate = f"{rates.get(s.source, 0):,.0f}"
-        table.add_row(s.source, rate, f"{s.received:,}", *counts, leak, f"{s.lag:,}", took)
+        rate = [f"{rates.get(s.source, 0):,.0f}"] if rates is not None else []
+        table.add_row(s.source, *rate, f"{s.received:,}", *counts, leak, f"{s.lag:,}", took)
     return table
 
 

@@ -31,10 +31,14 @@ def judge(records: DataFrame, contract: Contract, salt: str) -> DataFrame:
     decoded = records.withColumn("event", decoder.parse(value))
     # One cheap flag for every record, reasons only for those that have one: the flag is used twice below,
     # which keeps Spark from folding the two steps into one.
+    suspect = decoder.doubt(value, event) | broken
     flagged = decoded.select(
-        "*",
-        timestamp_of(event[contract.event_time]).alias("event_at"),
-        (decoder.doubt(value, event) | broken).alias("suspect"),
+        *records.columns,
+        event[contract.event_id].alias("event_id"),
+        F.unix_micros(timestamp_of(event[contract.event_time])).alias("event_time"),
+        suspect.alias("suspect"),
+        # Copying an event from step to step costs; after this one only suspects and masks look into it.
+        (event if is_masked(contract) else F.when(suspect, event)).alias("event"),
     )
     judged = flagged.select(
         "*",
@@ -50,8 +54,8 @@ def judge(records: DataFrame, contract: Contract, salt: str) -> DataFrame:
         _leaving_key(contract, event, salt).alias("key"),
         _leaving_value(contract, event, sound, salt).alias("value"),
         "reasons",
-        F.when(sound, event[contract.event_id]).alias("event_id"),
-        F.when(sound, F.unix_micros("event_at")).alias("event_time"),
+        F.when(sound, F.col("event_id")).alias("event_id"),
+        F.when(sound, F.col("event_time")).alias("event_time"),
         *[column for column in records.columns if column not in RAW_COLUMNS],
     )
 

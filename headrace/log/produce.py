@@ -24,6 +24,7 @@ _OPTIONS: dict[str, object] = {
     "batch.num.messages": 20_000,
     "queue.buffering.max.messages": 200_000,
     "delivery.timeout.ms": 30_000,
+    "log_level": 2,  # what matters comes back in the delivery reports
 }
 
 
