@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -26,7 +28,7 @@ from headrace.fates import ACCEPTED, LATE, REJECTED, Tally, by_partition, latest
 from headrace.log.slots import Slot
 
 # After this the batch is tried anew; its marker tells whether the commit had come through after all.
-COMMIT_SECONDS = 45.0
+COMMIT_SECONDS = 30.0
 METADATA_BYTES = 4000
 PRODUCER = {
     "enable.idempotence": "true",
@@ -155,9 +157,10 @@ class Sink:
         place = kafka.TopicPartition(
             plan.topics[ACCEPTED], partition, plan.batch_id + 1, metadata=_to_metadata(tallies)
         )
-        self.producer.send_offsets_to_transaction([place], self._group(plan, group), COMMIT_SECONDS)
+        marker = ([place], self._group(plan, group), COMMIT_SECONDS)
+        _within(COMMIT_SECONDS + 5, lambda: self.producer.send_offsets_to_transaction(*marker))
         crash_point("before_task_commit")
-        self.producer.commit_transaction(COMMIT_SECONDS)
+        _within(COMMIT_SECONDS + 5, lambda: self.producer.commit_transaction(COMMIT_SECONDS))
         crash_point("after_task_commit")
 
     def _group(self, plan: TaskPlan, group: str) -> Any:
@@ -172,11 +175,24 @@ class Sink:
         _SINKS.pop(self.key, None)
         # If it fails, the next owner of the slot fences this producer, which aborts its transaction too.
         with suppress(kafka.KafkaException):
-            self.producer.abort_transaction(10.0)
+            _within(15.0, lambda: self.producer.abort_transaction(10.0))
         self.slot.release()
 
 
 _SINKS: dict[str, Sink] = {}
+
+
+def _within(seconds: float, call: Callable[[], None]) -> None:
+    """Make a call that librdkafka may never return from when the broker dies in the middle of it.
+
+    A worker that is stuck there ends itself: the task fails, and the next worker fences its producer.
+    """
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(call)
+        try:
+            done.result(seconds)
+        except TimeoutError:
+            os._exit(1)
 
 
 def open_sink(plan: TaskPlan) -> Sink:

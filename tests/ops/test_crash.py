@@ -10,7 +10,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -39,6 +39,7 @@ class Shop:
     folder: Path
     services: Services
     loaded: LoadedApp
+    engines: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def send(self, events: int, seed: int) -> None:
         model = load_traffic(TURANMART)
@@ -62,9 +63,11 @@ class Shop:
             prefix = f"HEADRACE_CRASH={step}:{'$$' if whom == 'driver' else whom}:{self.folder}/{step} "
         command = f"{prefix}exec {sys.executable} -m headrace.cli run {self.folder / 'app'}"
         with (self.folder / "engine.log").open("ab") as log:
-            return subprocess.Popen(
+            engine = subprocess.Popen(
                 ["sh", "-c", command], cwd=self.folder, env=environment, stdout=log, stderr=log
             )
+        self.engines.append(engine)
+        return engine
 
     def wait_until_read(self, engine: subprocess.Popen[bytes]) -> None:
         snapshots = Snapshots(self.loaded, connections_of(self.services))
@@ -144,7 +147,11 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
     loaded = load_app(app)
     with Services(tmp_path, Settings(folder=tmp_path)) as services:
         ensure_topics(loaded.contract("clickstream"), connections_of(services).librdkafka)
-        yield Shop(tmp_path, services, loaded)
+        shop = Shop(tmp_path, services, loaded)
+        yield shop
+        for engine in shop.engines:
+            engine.kill()
+            engine.wait(10)
 
 
 def test_killing_the_driver_at_every_step(shop: Shop) -> None:
