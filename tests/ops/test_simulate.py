@@ -248,7 +248,7 @@ def test_check_names_the_field_of_a_bad_pattern(spark: SparkSession, shop: Path)
     text = file.read_text()
     pattern = "^a{3000000000}$"  # more than Java can count, but not more than Python can
     changed = text.replace(
-        "partitioned: true # the Kafka key: events of one visitor stay in order\n"
+        "partitioned: true # the Kafka key: events of one visitor share a partition\n"
         "        logicalTypeOptions: {minLength: 1, maxLength: 64}",
         f'partitioned: true\n        logicalTypeOptions: {{pattern: "{pattern}"}}',
     )
