@@ -89,7 +89,8 @@ def show(report: dict[str, object]) -> None:
             *(f"{r['ratio_to_tuned']:.2f}", f"{r['cpu_us_per_event']:.1f}", f"{r['peak_mb']:,.0f}"),
         )
     Console(width=120).print(table)
-    print(f"median trigger at 2,000 events/s: {report['trigger_seconds_at_2000']:.2f} s")
+    if report["trigger_seconds_at_2000"] is not None:
+        print(f"median trigger at 2,000 events/s: {report['trigger_seconds_at_2000']:.2f} s")
     if "large" in report:
         print(f"large: {report['large']}")
 
