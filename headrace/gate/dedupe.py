@@ -7,8 +7,6 @@ from pyspark.sql import functions as F
 
 from headrace.contracts.model import Contract
 
-OPERATOR = "dedupeWithinWatermark"
-
 
 def drop_duplicates(judged: DataFrame, contract: Contract, now: Column) -> DataFrame:
     """Keeps the first record of each event id; rejected records pass through.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -101,7 +100,7 @@ class Publisher:
             source.cast("binary").alias("source"),
             F.to_json("reasons").cast("binary").alias("reasons"),
         )
-        results = columns.mapInArrow(partial(_task, plan), TALLY_TYPE).collect()
+        results = columns.mapInArrow(partial(run_task, plan), TALLY_TYPE).collect()
         return Published([_tally(row) for row in results], any(row.done for row in results))
 
     def _read_markers(self, tasks: int) -> dict[int, Marker]:
@@ -146,10 +145,6 @@ def limit_arrow_rows(rows: DataFrame, longest: int) -> None:
 def _tasks(rows: DataFrame) -> int:
     """How many tasks the rows make: the checkpoint decides it, not the session."""
     return int(rows._jdf.queryExecution().toRdd().getNumPartitions())
-
-
-def _task(plan: TaskPlan, batches: Iterator[Any]) -> Iterator[Any]:
-    return run_task(plan, batches)
 
 
 def _fence(options: dict[str, str], transactional_id: str) -> None:
