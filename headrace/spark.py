@@ -17,6 +17,13 @@ JVM_OPTIONS = (
     "-XX:+UseParallelGC",
     "-XX:-DontCompileHugeMethods",  # Spark generates one long method for each stage; it must be compiled
 )
+ONE_MACHINE = {
+    # Shuffle files stay in the page cache: compressing them only costs time.
+    "spark.shuffle.compress": "false",
+    # Hadoop starts a process to set the mode of every file, and again for the checksum it adds to each.
+    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+}
 STATE_STORE = "spark.sql.streaming.stateStore"
 
 
@@ -41,8 +48,7 @@ def build_session(
         "spark.sql.shuffle.partitions": str(partitions or os.cpu_count() or 2),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # Shuffle files of one machine stay in its page cache: compressing them only costs time.
-        **({"spark.shuffle.compress": "false"} if master.startswith("local") else {}),
+        **(ONE_MACHINE if master.startswith("local") else {}),
         f"{STATE_STORE}.providerClass": ROCKSDB,
         f"{STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
         f"{STATE_STORE}.rocksdb.trackTotalNumberOfRows": "false",

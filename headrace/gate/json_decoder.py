@@ -14,7 +14,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from headrace.contracts.model import Contract, Field, Type
-from headrace.gate.reasons import let, no_reasons, reason
+from headrace.gate.reasons import let, literal_rows, no_reasons, reason
 from headrace.gate.rules import EXACT_DOUBLE_DIGITS
 
 CORRUPT = "_corrupt"
@@ -27,6 +27,7 @@ OPTIONS = {
 WRAPPED_OPTIONS = {**OPTIONS, "maxNestingDepth": "1001"}  # one level for the wrapping array
 TEXTS = ("string", "timestamp", "date")
 CONTAINERS = ("object", "array", "map")
+OPENS_CONTAINER = r"^[\[{]"
 
 # Kinds as `schema_of_variant` names them.
 VARIANT_TYPES = {
@@ -117,31 +118,52 @@ class JsonDecoder:
 
         def explain(parsed: Column) -> Column:
             variants, texts = parsed["variants"], parsed["texts"]
-            found = [self._field_reasons(f, variants[f.name], texts[f.name]) for f in self.contract.fields]
-            # Nothing is unreadable, yet something failed: a name is there twice, one of the two is wrong.
-            whole = [variants[f.name].isNotNull() | texts[f.name].isNull() for f in self.contract.fields]
-            repeated = variants[CORRUPT].isNotNull() & reduce(lambda a, b: a & b, whole)
-            found.append([_some(repeated, reason("wrong_type", ""))])
-            return F.concat(*[reasons for of_field in found for reasons in of_field])
+            plain = [f for f in self.contract.fields if f.type.kind not in CONTAINERS]
+            found = [self._plain_reasons(plain, variants, texts)]
+            for f in self.contract.fields:
+                if f.type.kind in CONTAINERS:
+                    found += _container_reasons(f, variants[f.name], texts[f.name])
+            return F.concat(*found, self._repeated_name(variants, texts))
 
         return let(both, explain)
 
-    def _field_reasons(self, field: Field, variant: Column, as_text: Column) -> list[Column]:
-        unreadable = variant.isNull() & as_text.isNotNull()
-        reasons = _wrong_types(field, variant, field.name)
-        if field.type.kind in CONTAINERS:
-            # A variant has no room for a repeated name or an unpaired surrogate, nor has the contract.
-            opened = as_text.startswith("[" if field.type.kind == "array" else "{")
-            code = F.when(opened, "not_json").otherwise("wrong_type")
-            reasons.append(_some(unreadable, reason(code, field.name)))
-        elif field.type.kind in TEXTS:
-            reasons.append(_some(unreadable & as_text.rlike(r"^[\[{]"), reason("wrong_type", field.name)))
-        else:
-            reasons.append(_some(unreadable, reason("wrong_type", field.name)))
-        if field.name == self.contract.event_id:
-            surrogate = unreadable & ~as_text.rlike(r"^[\[{]")
-            reasons.append(_some(surrogate, reason("bad_format", field.name)))
-        return reasons
+    def _plain_reasons(self, fields: list[Field], variants: Column, texts: Column) -> Column:
+        """One expression for all fields that hold no others: a plan that names each of them grows large."""
+        known = literal_rows(
+            "name string, type string, is_text boolean, is_id boolean",
+            [
+                {
+                    "name": f.name,
+                    "type": VARIANT_TYPES[f.type.kind],
+                    "is_text": f.type.kind in TEXTS,
+                    "is_id": f.name == self.contract.event_id,
+                }
+                for f in fields
+            ],
+        )
+        variant_of = F.array(*[variants[f.name] for f in fields])
+        text_of = F.array(*[texts[f.name] for f in fields])
+
+        def judged(field: Column, n: Column) -> Column:
+            variant, text = F.get(variant_of, n), F.get(text_of, n)
+            wrong = ~F.regexp_like(F.schema_of_variant(variant), field["type"])
+            unreadable = variant.isNull() & text.isNotNull()
+            code = F.when(
+                F.coalesce(wrong, F.lit(False))
+                | (unreadable & (~field["is_text"] | text.rlike(OPENS_CONTAINER))),
+                "wrong_type",
+            ).when(unreadable & field["is_id"], "bad_format")
+            return F.struct(code.alias("code"), field["name"].alias("field"))
+
+        return F.filter(F.transform(known, judged), lambda r: r["code"].isNotNull())
+
+    def _repeated_name(self, variants: Column, texts: Column) -> Column:
+        """Nothing is unreadable, yet something failed: a name is there twice, one of the two is wrong."""
+        variant_of = F.array(*[variants[f.name] for f in self.contract.fields])
+        text_of = F.array(*[texts[f.name] for f in self.contract.fields])
+        readable = F.zip_with(variant_of, text_of, lambda v, t: v.isNotNull() | t.isNull())
+        repeated = variants[CORRUPT].isNotNull() & F.forall(readable, lambda is_so: is_so)
+        return _some(repeated, reason("wrong_type", ""))
 
 
 def _text(value: Column) -> Column:
@@ -217,6 +239,14 @@ def _or_unexplained(found: Column, corrupt: Column) -> Column:
 
 def _some(condition: Column, found: Column) -> Column:
     return F.when(condition, F.array(found)).otherwise(no_reasons())
+
+
+def _container_reasons(field: Field, variant: Column, as_text: Column) -> list[Column]:
+    # A variant has no room for a repeated name or an unpaired surrogate, nor has the contract.
+    opened = as_text.startswith("[" if field.type.kind == "array" else "{")
+    code = F.when(opened, "not_json").otherwise("wrong_type")
+    unreadable = variant.isNull() & as_text.isNotNull()
+    return [*_wrong_types(field, variant, field.name), _some(unreadable, reason(code, field.name))]
 
 
 def _is_wrong(kind: str, variant: Column) -> Column:

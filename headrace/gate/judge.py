@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from headrace.contracts.model import Contract
 from headrace.gate.json_decoder import JsonDecoder
 from headrace.gate.mask import is_masked, masked_event, masked_key, masked_reject
-from headrace.gate.reasons import Rule, broken_reasons, let
+from headrace.gate.reasons import Rule, broken_reasons, broken_rules, let
 from headrace.gate.rules import contract_rules, timestamp_of
 
 # What a raw record looks like, from Kafka or from a file. Without a log time, checks against it do not apply.
@@ -27,22 +27,25 @@ def judge(records: DataFrame, contract: Contract, salt: str) -> DataFrame:
     decoder = JsonDecoder(contract)
     value, event = F.col("value"), F.col("event")
     rules = [*contract_rules(contract, event), _future_rule(contract, event)]
-    broken = reduce(lambda a, b: a | b, (rule.broken for rule in rules))
     decoded = records.withColumn("event", decoder.parse(value))
+    words = {f"broken_{n}": word for n, word in enumerate(broken_rules(rules))}
+    checked = decoded.withColumns(words)
+    broken = [F.col(name) for name in words]
     # One cheap flag for every record, reasons only for those that have one: the flag is used twice below,
     # which keeps Spark from folding the two steps into one.
-    suspect = decoder.doubt(value, event) | broken
-    flagged = decoded.select(
+    suspect = decoder.doubt(value, event) | reduce(lambda a, b: a | b, (word != 0 for word in broken))
+    flagged = checked.select(
         *records.columns,
         event[contract.event_id].alias("event_id"),
         F.unix_micros(timestamp_of(event[contract.event_time])).alias("event_time"),
         suspect.alias("suspect"),
+        *broken,
         # Copying an event from step to step costs; after this one only suspects and masks look into it.
         (event if is_masked(contract) else F.when(suspect, event)).alias("event"),
     )
     judged = flagged.select(
         "*",
-        F.when(F.col("suspect"), _explain(decoder, rules)).alias("reasons"),
+        F.when(F.col("suspect"), _explain(decoder, rules, broken)).alias("reasons"),
         F.col("suspect").alias("explained"),
     )
     sound = ~F.col("explained") | F.col("reasons").isNull()
@@ -66,7 +69,7 @@ def _future_rule(contract: Contract, event: Column) -> Rule:
     return Rule("future", contract.event_time, ahead)
 
 
-def _explain(decoder: JsonDecoder, rules: list[Rule]) -> Column:
+def _explain(decoder: JsonDecoder, rules: list[Rule], broken: list[Column]) -> Column:
     """Format reasons first; a rule about a field that they already name would only repeat or mislead."""
 
     def with_rules(found: Column) -> Column:
@@ -76,7 +79,8 @@ def _explain(decoder: JsonDecoder, rules: list[Rule]) -> Column:
         def is_news(rule: Column) -> Column:
             return ~whole & ~F.array_contains(named, _top_level(rule["field"]))
 
-        return F.array_distinct(F.concat(found, let(F.filter(broken_reasons(rules), is_news), _meaningful)))
+        news = F.filter(broken_reasons(broken, rules), is_news)
+        return F.array_distinct(F.concat(found, let(news, _meaningful)))
 
     reasons = let(decoder.diagnose(F.col("value"), F.col("event")), with_rules)
     return let(reasons, lambda found: F.when(F.size(found) > 0, found))

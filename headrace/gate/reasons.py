@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -26,6 +28,7 @@ REASONS: dict[str, str] = {
 }
 
 REASON_TYPE = "struct<code:string,field:string>"
+WORD_BITS = 60
 
 
 @dataclass(frozen=True)
@@ -36,20 +39,42 @@ class Rule:
     field: str
     broken: Column
 
-    @property
-    def reason(self) -> Column:
-        return reason(self.code, self.field)
-
 
 def reason(code: str | Column, field: str) -> Column:
     name = F.lit(code) if isinstance(code, str) else code
     return F.struct(name.alias("code"), F.lit(field).alias("field"))
 
 
-def broken_reasons(rules: list[Rule]) -> Column:
+def broken_rules(rules: list[Rule]) -> list[Column]:
+    """Which rules a record breaks, as numbers with one bit for each rule.
+
+    Small enough to compute for every record, and what the reasons of the few broken ones are read from.
+    """
+    return [_bits(rules[start : start + WORD_BITS]) for start in range(0, len(rules), WORD_BITS)]
+
+
+def broken_reasons(words: list[Column], rules: list[Rule]) -> Column:
     """The reasons of all broken rules, as an array without nulls."""
-    found = F.array(*[F.when(rule.broken, rule.reason) for rule in rules])
-    return F.array_compact(found) if rules else no_reasons()
+    known = literal_rows(
+        f"word int, bit bigint, reason {REASON_TYPE}",
+        [
+            {"word": n // WORD_BITS, "bit": 1 << n % WORD_BITS, "reason": {"code": r.code, "field": r.field}}
+            for n, r in enumerate(rules)
+        ],
+    )
+    broken = F.array(*words)
+    hit = F.filter(known, lambda r: F.get(broken, r["word"]).bitwiseAND(r["bit"]) != 0)
+    return F.transform(hit, lambda r: r["reason"])
+
+
+def literal_rows(fields: str, rows: list[dict[str, object]]) -> Column:
+    """A constant table as one column: thousands of literals would make every batch's planning slow."""
+    return F.from_json(F.lit(json.dumps(rows)), f"array<struct<{fields}>>")
+
+
+def _bits(word: list[Rule]) -> Column:
+    bits = (F.shiftleft(rule.broken.cast("bigint"), n) for n, rule in enumerate(word))
+    return reduce(lambda a, b: a.bitwiseOR(b), bits, F.lit(0).cast("bigint"))
 
 
 def no_reasons() -> Column:

@@ -13,6 +13,8 @@ FETCH = {
     "kafka.fetch.max.bytes": "67108864",
     "kafka.max.partition.fetch.bytes": "8388608",
     "kafka.receive.buffer.bytes": "1048576",
+    # Spark reads what it knows to be there: a fetch that waits for more only holds up the next request.
+    "kafka.fetch.max.wait.ms": "10",
 }
 Offsets = dict[int, int]
 
