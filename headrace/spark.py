@@ -18,8 +18,10 @@ JVM_OPTIONS = (
     "-XX:-DontCompileHugeMethods",  # Spark generates one long method for each stage; it must be compiled
 )
 ONE_MACHINE = {
-    # Shuffle files stay in the page cache: compressing them only costs time.
+    # Shuffle files stay in the page cache: compressing or summing them only costs.
     "spark.shuffle.compress": "false",
+    "spark.shuffle.checksum.enabled": "false",
+    "spark.shuffle.file.buffer": "1m",
     # Hadoop starts a process to set the mode of every file, and again for the checksum it adds to each.
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",

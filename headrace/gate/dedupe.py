@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headrace.contracts.model import Contract
 from headrace.gate.reasons import let
 
+DEDUPE_TIME = "dedupe_at"
 
-def drop_duplicates(judged: DataFrame, contract: Contract, now: Column) -> DataFrame:
-    """Keeps the first record of each event id; rejected records pass through.
 
-    The operator forgets an id once the watermark passes, and would silently drop a row from before the
-    watermark. So its time is the log time held within [now − horizon, now]: `now` never goes back, hence no
-    row is ever too old for it, a wrong timestamp cannot expire anybody's state, and an id is remembered for
-    the horizon at least.
+def with_dedupe_time(records: DataFrame, contract: Contract, now: Column) -> DataFrame:
+    """Adds the time by which the operator forgets an id.
+
+    It would silently drop a row from before its watermark. So its time is the log time held within
+    [now − horizon, now]: `now` never goes back, hence no row is ever too old for it, a wrong timestamp
+    cannot expire anybody's state, and an id is remembered for the horizon at least.
     """
-    horizon = F.lit(contract.dedupe_horizon)
+    horizon = contract.dedupe_horizon // timedelta(microseconds=1)
 
-    def held(log_time: Column) -> Column:
-        return F.greatest(F.least(F.coalesce(log_time, now), now), now - horizon)
+    def held(micros: Column) -> Column:
+        latest = F.unix_micros(now)
+        return F.timestamp_micros(F.greatest(F.least(F.coalesce(micros, latest), latest), latest - horizon))
 
+    # `now` is a constant of the batch, and Spark writes constants into the code it generates: interpreted,
+    # it does not make Spark compile the whole gate anew for every batch.
+    return records.withColumn(DEDUPE_TIME, let(F.unix_micros("log_time"), held))
+
+
+def drop_duplicates(judged: DataFrame, contract: Contract) -> DataFrame:
+    """Keeps the first record of each event id; rejected records pass through."""
     # A rejected record has no event id to be a duplicate of; its coordinate is unique.
     identity = F.coalesce(
         F.concat(F.lit("e"), "event_id"), F.concat_ws(":", F.lit("r"), F.col("partition"), F.col("offset"))
     )
     named = judged.withColumn("dedupe_id", identity).drop("event_id")
-    # `now` is a constant of the batch, and Spark writes constants into the code it generates: interpreted,
-    # it does not make Spark compile the whole gate anew for every batch.
-    timed = named.withColumn("dedupe_at", let(F.col("log_time"), held))
     delay = f"{int(contract.dedupe_horizon.total_seconds() * 1000)} milliseconds"
-    unique = timed.withWatermark("dedupe_at", delay).dropDuplicatesWithinWatermark(["dedupe_id"])
-    return unique.drop("dedupe_at")
+    unique = named.withWatermark(DEDUPE_TIME, delay).dropDuplicatesWithinWatermark(["dedupe_id"])
+    return unique.drop(DEDUPE_TIME)

@@ -223,7 +223,8 @@ def _may_be_bare(name: str, value: Column, text: Column) -> Column:
     Comparing with one character is much cheaper than a regular expression, and that is cheaper than
     looking for the quoted value in the record; the few that pass all three are diagnosed.
     """
-    number = (value < ":") & value.rlike(r"^-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$")
+    may_be_number = (value < ":") & ((value >= "0") | value.startswith("-"))
+    number = may_be_number & value.rlike(r"^-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$")
     container = value.startswith("{") | value.startswith("[")
     # A number beyond all doubles arrives as "Infinity", in quotes.
     infinite = value.startswith('"')

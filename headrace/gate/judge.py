@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -64,9 +65,9 @@ def judge(records: DataFrame, contract: Contract, salt: str) -> DataFrame:
 
 
 def _future_rule(contract: Contract, event: Column) -> Rule:
-    limit = F.col("log_time") + F.lit(contract.max_future_skew)
-    ahead = F.coalesce(timestamp_of(event[contract.event_time]) > limit, F.lit(False))
-    return Rule("future", contract.event_time, ahead)
+    limit = F.unix_micros("log_time") + contract.max_future_skew // timedelta(microseconds=1)
+    ahead = F.unix_micros(timestamp_of(event[contract.event_time])) > limit
+    return Rule("future", contract.event_time, F.coalesce(ahead, F.lit(False)))
 
 
 def _explain(decoder: JsonDecoder, rules: list[Rule], broken: list[Column]) -> Column:

@@ -33,7 +33,7 @@ METADATA_BYTES = 4000
 PRODUCER = {
     "enable.idempotence": "true",
     "acks": "all",
-    "linger.ms": "20",
+    "linger.ms": "5",
     "batch.num.messages": "20000",
     "batch.size": "1000000",
     "queue.buffering.max.messages": "500000",

@@ -15,8 +15,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.app import Source
 from headrace.contracts.model import Contract
 from headrace.gate.batch import GateBatches
-from headrace.gate.dedupe import drop_duplicates
-from headrace.gate.judge import judge
+from headrace.gate.plan import unique_records
 from headrace.log.groups import ReadPosition
 from headrace.log.progress import BatchFacts, batch_facts
 from headrace.log.publish import Publisher
@@ -97,7 +96,7 @@ class GateQuery:
             position.commit(self._facts().end)
 
         raw = read_stream(self._spark, contract.topics.raw, connections.java, self._max_batch)
-        rows = drop_duplicates(judge(raw, contract, self._salt), contract, F.current_timestamp())
+        rows = unique_records(raw, contract, self._salt, F.current_timestamp())
         writer = rows.writeStream.queryName(self.name).option("checkpointLocation", self._checkpoint)
         writer = writer.foreachBatch(handle)
         if available_now:

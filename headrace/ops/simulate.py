@@ -19,9 +19,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from headrace.contracts.model import Contract
 from headrace.errors import ServiceError, UsageError
 from headrace.gate.batch import GateBatches
-from headrace.gate.dedupe import drop_duplicates
-from headrace.gate.judge import judge
 from headrace.gate.ledger import Batch
+from headrace.gate.plan import unique_records
 from headrace.log.arrivals import arrivals
 from headrace.log.file_source import ONE_TASK, BatchFile, read_batches, write_batches
 from headrace.log.file_topics import FileTopics, written
@@ -121,8 +120,8 @@ class _SourceRun:
 
     def _run(self, topics: FileTopics, accounts: MemoryAccounts) -> None:
         handler = GateBatches(self._contract, topics, accounts, lambda: self._facts(accounts), self._received)
-        rows = judge(read_batches(self._spark, self._work / "batches"), self._contract, self._salt)
-        unique = drop_duplicates(rows, self._contract, F.col("now"))
+        records = read_batches(self._spark, self._work / "batches")
+        unique = unique_records(records, self._contract, self._salt, F.col("now"))
         writer = unique.writeStream.foreachBatch(self._handled(handler)).trigger(availableNow=True)
         self._query = writer.option("checkpointLocation", str(self._work / "checkpoint")).start()
         self._started.set()
