@@ -2,6 +2,43 @@
 
 from headrace.app import App, Source
 from headrace.errors import HeadraceError
+from headrace.measures import (
+    count,
+    distinct,
+    first_of,
+    last_of,
+    max_of,
+    mean_of,
+    min_of,
+    quantiles,
+    stddev_of,
+    sum_of,
+    top,
+    variance_of,
+)
+from headrace.metrics import Metric
+from headrace.windows import running, sliding, tumbling
 
 __version__ = "0.1.0"
-__all__ = ["App", "HeadraceError", "Source", "__version__"]
+__all__ = [
+    "App",
+    "HeadraceError",
+    "Metric",
+    "Source",
+    "__version__",
+    "count",
+    "distinct",
+    "first_of",
+    "last_of",
+    "max_of",
+    "mean_of",
+    "min_of",
+    "quantiles",
+    "running",
+    "sliding",
+    "stddev_of",
+    "sum_of",
+    "top",
+    "tumbling",
+    "variance_of",
+]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.errors import AppError
+from headrace.measures import Measure
+from headrace.metrics import LIMIT, Metric, make_metric
+from headrace.windows import Window
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class App:
         self.file = Path(caller.filename)
         self.contracts_dir = self.file.parent / contracts
         self.sources: dict[str, Source] = {}
+        self.metrics: dict[str, Metric] = {}
 
     def source(self, name: str, *, publish: bool = True, max_batch: int | None = None) -> Source:
         """Set the choices for one stream; a stream without a declaration has the defaults."""
@@ -43,6 +48,36 @@ class App:
         source = Source(name, publish, max_batch, where)
         self.sources[name] = source
         return source
+
+    def metric(
+        self,
+        name: str,
+        *,
+        of: str,
+        window: Window,
+        measures: Mapping[str, Measure],
+        by: Sequence[str] | Sequence[Sequence[str]] = (),
+        where: str = "",
+        derived: Mapping[str, str] | None = None,
+        preliminary_after: str = "0 seconds",
+        final_after: str = "1 minute",
+        retain: str = "7 days",
+        limit: int = LIMIT,
+    ) -> Metric:
+        """Declare a windowed number of a stream; its name is its table."""
+        line = _callers_line()
+        if name in self.metrics:
+            raise AppError(
+                f"metric '{name}' is declared twice",
+                where=line,
+                hint=f"the first declaration is at {self.metrics[name].declared_at}",
+            )
+        metric = make_metric(
+            *(name, of, window, by, measures, where, derived or {}),
+            *(preliminary_after, final_after, retain, limit, line),
+        )
+        self.metrics[name] = metric
+        return metric
 
     def choices(self, name: str) -> Source:
         return self.sources.get(name, Source(name))

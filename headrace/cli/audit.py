@@ -14,6 +14,8 @@ import typer
 from headrace.errors import DataError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from headrace.ops.audit import Progress
     from headrace.ops.audit_report import AuditReport, Finding
 
@@ -39,7 +41,10 @@ def audit(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Check that received = accepted + rejected + late + duplicate. Ends with 1 if a record has no fate."""
+    """Check that received = accepted + rejected + late + duplicate. Ends with 1 if a record has no fate.
+
+    For each metric, that accepted = counted + filtered + late, batch by batch.
+    """
     from headrace.local.connect import found_connections
     from headrace.ops.audit import audit_source
     from headrace.ops.audit_bounds import parse_bounds
@@ -63,6 +68,7 @@ def audit(
                         loaded.source(stream),
                         connections,
                         bounds=bounds,
+                        metrics=[metric.name for metric in loaded.metrics_of(stream)],
                         recount=recount,
                         on_progress=on_progress,
                     )
@@ -83,7 +89,7 @@ def audit(
 
 
 def show(reports: Sequence[AuditReport]) -> None:
-    """A row for each partition, then what was found, then a line for each source."""
+    """A row for each partition and each metric, then what was found, then a line for each source."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -101,10 +107,27 @@ def show(reports: Sequence[AuditReport]) -> None:
             cells = (p.partition, offsets, *fates, p.pending, p.unaccounted)
             table.add_row(report.source, *map(str, cells))
     console.print(table)
+    _show_metrics(console, reports)
     for report in reports:
         _show_findings(report.findings)
         _show_recount(report)
         print(report.summary())
+
+
+def _show_metrics(console: Console, reports: Sequence[AuditReport]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    heads = ("source", "metric", "accepted", "counted", "filtered", "late", "unaccounted")
+    table = Table(*heads, box=box.SIMPLE_HEAD)
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for report in reports:
+        for m in report.metrics:
+            cells = (m.accepted, m.counted, m.filtered, m.late, m.unaccounted)
+            table.add_row(report.source, m.metric, *map(str, cells))
+    if table.row_count:
+        console.print(table)
 
 
 def _show_findings(findings: Sequence[Finding]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,6 +58,7 @@ def simulate(
     _refuse_repeats(given)
 
     from headrace.gate.mask import is_masked
+    from headrace.local.scratch_store import scratch_store
     from headrace.ops.local_session import local_session
     from headrace.ops.simulate import refuse_output
     from headrace.ops.simulate import simulate as run
@@ -64,8 +66,16 @@ def simulate(
     refuse_output(output, overwrite)
     # The salt is made on first use, which is worth a file only if something is masked with it.
     salt = chosen.salt() if any(is_masked(each.contract) for each in given) else ""
-    with local_session(f"simulate {loaded.name}", chosen) as spark:
-        options = {"salt": salt, "batch_size": batch_size, "overwrite": overwrite}
+    with ExitStack() as stack:
+        store_url = stack.enter_context(scratch_store()) if any(each.metrics for each in given) else ""
+        spark = stack.enter_context(local_session(f"simulate {loaded.name}", chosen))
+        options = {
+            "salt": salt,
+            "batch_size": batch_size,
+            "overwrite": overwrite,
+            "store_url": store_url,
+            "app": loaded.name,
+        }
         if sys.stderr.isatty():
             options["progress"] = _show_progress
         audit = run(spark, given, output, **options)  # type: ignore[arg-type]
@@ -98,7 +108,8 @@ def _input(loaded: LoadedApp, text: str, partitions: int | None, arrival: str | 
                 hint=f"timestamps of {source}: {', '.join(times)}",
             )
     opened(Path(file)).close()
-    return Input(contract, Path(file), partitions or contract.partitions, arrival)
+    metrics = tuple(metric for metric in loaded.app.metrics.values() if metric.of == source)
+    return Input(contract, Path(file), partitions or contract.partitions, arrival, metrics)
 
 
 def _refuse_repeats(inputs: list[Input]) -> None:
@@ -121,7 +132,7 @@ def _show(audit: dict[str, Any], output: Path) -> None:
     from rich.table import Table
 
     from headrace.gate.reasons import REASONS
-    from headrace.ops.simulate import COUNTS
+    from headrace.ops.simulate import COUNTS, METRIC_COUNTS
 
     console = Console(highlight=False, soft_wrap=True)
     table = Table("source", box=box.SIMPLE_HEAD)
@@ -130,6 +141,16 @@ def _show(audit: dict[str, Any], output: Path) -> None:
     for name, source in audit["sources"].items():
         table.add_row(name, *(f"{source[count]:,}" for count in COUNTS))
     console.print(table)
+    metrics = {
+        name: m for source in audit["sources"].values() for name, m in source.get("metrics", {}).items()
+    }
+    if metrics:
+        shown = Table("metric", box=box.SIMPLE_HEAD)
+        for count in ("rows", *METRIC_COUNTS):
+            shown.add_column(count, justify="right")
+        for name, metric in metrics.items():
+            shown.add_row(name, *(f"{metric[count]:,}" for count in ("rows", *METRIC_COUNTS)))
+        console.print(shown)
     for name, source in audit["sources"].items():
         for reason, count in list(source["reasons"].items())[:TOP_REASONS]:
             code, _, field = reason.partition(":")

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
-from typing import Protocol
+from datetime import UTC, datetime, timedelta
+from typing import Any, Protocol
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headrace.contracts.model import Contract
 from headrace.crash import crash_point
 from headrace.errors import DataError, LeakError
 from headrace.fates import ACCEPTED, Tally, by_partition, latest
-from headrace.gate.clock import Extent, with_fates
+from headrace.gate.clock import Clocks, Extent, measure_extent, with_fates
 from headrace.gate.ledger import Batch, Entry
 from headrace.log.progress import BatchFacts
 from headrace.log.publish import Published, limit_arrow_rows
@@ -29,7 +29,23 @@ class Accounts(Protocol):
 
     def recorded_ends(self, batch_id: int) -> dict[int, int] | None: ...
     def clocks(self) -> dict[int, int | None]: ...
-    def record(self, batch: Batch) -> None: ...
+    def watermarks(self) -> dict[str, int | None]: ...
+    def record(self, batch: Batch, panes: list[Any]) -> None: ...
+
+
+class Derived(Protocol):
+    """What is computed from the accepted events of a batch, and merged with its ledger."""
+
+    @property
+    def closest(self) -> timedelta | None: ...
+    def reduce(
+        self,
+        judged: DataFrame,
+        watermarks: dict[str, int | None],
+        extent: Extent,
+        clocks: Clocks,
+        rows: int,
+    ) -> list[Any]: ...
 
 
 class GateBatches:
@@ -48,9 +64,11 @@ class GateBatches:
         received: Callable[[BatchFacts], Mapping[int, int]],
         *,
         publish: bool = True,
+        views: Derived | None = None,
     ) -> None:
         self.contract = contract
         self.publish = publish
+        self._views = views
         self._topics, self._accounts = topics, accounts
         self._facts, self._received = facts, received
         self._clocks: dict[int, int | None] | None = None
@@ -60,16 +78,9 @@ class GateBatches:
         began, started_at = time.perf_counter(), datetime.now(UTC)
         # Running the plan is what updates the state of the duplicates, so it comes before any question
         # whether this batch was done already. The copy is cheap rows in memory, not Spark's column cache.
-        extent = Observation()
-        observed = batch.observe(
-            extent,
-            F.min("event_time").alias("oldest"),
-            F.max("event_time").alias("newest"),
-            F.coalesce(F.max(F.octet_length("value")), F.lit(0)).alias("longest"),
-        )
-        held = observed.localCheckpoint(eager=True)
+        held = batch.localCheckpoint(eager=False)
         try:
-            self._handle(held, Extent(**extent.get), batch_id, started_at, began)
+            self._handle(held, measure_extent(held), batch_id, started_at, began)
         finally:
             held._jdf.queryExecution().toRdd().unpersist(False)
 
@@ -87,14 +98,18 @@ class GateBatches:
             return
         clocks = self._clocks if self._clocks is not None else self._accounts.clocks()
         crash_point("before_publish")
-        judged = with_fates(held, extent, clocks, self.contract.lateness)
+        lateness = self.contract.lateness
+        closest = self._views.closest if self._views is not None else None
+        judged = with_fates(held, extent, clocks, lateness, min(lateness, closest or lateness))
         self._lap("judge", began)
         limit_arrow_rows(held, extent.longest)
         tallies = self._send(judged, batch_id, clocks)
         self._lap("publish", began)
         crash_point("after_publish")
-        record = self._account(batch_id, started_at, facts, by_partition(tallies), clocks)
-        self._accounts.record(record)
+        panes = self._derive(judged, extent, clocks, facts.scanned)
+        self._lap("views", began)
+        record = self._account(batch_id, started_at, facts, by_partition(tallies), clocks, extent)
+        self._accounts.record(record, panes)
         self._lap("record", began)
         crash_point("after_store_commit")
         moved = {entry.partition: entry.clock for entry in record.entries}
@@ -125,6 +140,11 @@ class GateBatches:
         published = self._topics.publish(others, batch_id, clocks)
         return published.tallies + [Tally(p, accepted=n, clock=clock) for p, n, clock in counted]
 
+    def _derive(self, judged: DataFrame, extent: Extent, clocks: Clocks, rows: int) -> list[Any]:
+        if self._views is None:
+            return []
+        return self._views.reduce(judged, self._accounts.watermarks(), extent, clocks, rows)
+
     def _account(
         self,
         batch_id: int,
@@ -132,6 +152,7 @@ class GateBatches:
         facts: BatchFacts,
         tallies: dict[int, Tally],
         clocks: dict[int, int | None],
+        extent: Extent,
     ) -> Batch:
         received = self._received(facts)
         entries = []
@@ -146,7 +167,7 @@ class GateBatches:
             entries.append(
                 Entry(
                     *(partition, start, end, count, tally.accepted, tally.rejected, tally.late, rest),
-                    *(tally.reasons, clock),
+                    *(tally.reasons, clock, extent.log_times.get(partition)),
                 )
             )
         batch = Batch(

@@ -13,17 +13,18 @@ from headrace.gate.json_decoder import JsonDecoder
 from headrace.gate.mask import is_masked, masked_event, masked_key, masked_reject
 from headrace.gate.reasons import Rule, broken_reasons, broken_rules, let
 from headrace.gate.rules import contract_rules, timestamp_of
+from headrace.gate.typed import typed_fields
 
 # What a raw record looks like, from Kafka or from a file. Without a log time, checks against it do not apply.
 UNUSABLE = ("wrong_type", "bad_format")
 RAW_COLUMNS = ("partition", "offset", "log_time", "key", "value", "headers")
 
 
-def judge(records: DataFrame, contract: Contract, salt: str) -> DataFrame:
+def judge(records: DataFrame, contract: Contract, salt: str, carried: tuple[str, ...] = ()) -> DataFrame:
     """Adds `reasons` (null where the record is sound), `event_id` and `event_time` (microseconds).
 
     `key` and `value` are what may leave the gate: the original bytes, or the masked ones. Columns beyond
-    those of a raw record pass through.
+    those of a raw record pass through. `carried` names fields that are wanted later, as a struct `fields`.
     """
     decoder = JsonDecoder(contract)
     value, event = F.col("value"), F.col("event")
@@ -41,6 +42,7 @@ def judge(records: DataFrame, contract: Contract, salt: str) -> DataFrame:
         F.unix_micros(timestamp_of(event[contract.event_time])).alias("event_time"),
         suspect.alias("suspect"),
         *broken,
+        *([typed_fields(contract, carried, event, salt).alias("fields")] if carried else []),
         # Copying an event from step to step costs; after this one only suspects and masks look into it.
         (event if is_masked(contract) else F.when(suspect, event)).alias("event"),
     )
@@ -60,6 +62,7 @@ def judge(records: DataFrame, contract: Contract, salt: str) -> DataFrame:
         "reasons",
         F.when(sound, F.col("event_id")).alias("event_id"),
         F.when(sound, F.col("event_time")).alias("event_time"),
+        *(["fields"] if carried else []),
         *[column for column in records.columns if column not in RAW_COLUMNS],
     )
 

@@ -20,6 +20,7 @@ class Entry:
     duplicate: int
     reasons: dict[str, int]
     clock: int | None  # microseconds
+    log_time: int | None = None  # microseconds, of the newest record
 
 
 @dataclass(frozen=True)

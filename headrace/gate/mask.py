@@ -22,6 +22,16 @@ def is_masked(contract: Contract) -> bool:
     return any(has_masks(field) for field in contract.fields)
 
 
+def visible_fields(contract: Contract) -> list[Field]:
+    """The fields that may leave the gate, masked or not."""
+    return [field for field in contract.fields if not _dropped(field)]
+
+
+def visible_value(field: Field, value: Column, salt: str) -> Column:
+    """A field of a decoded event as it may leave the gate."""
+    return _masked(field, value, salt)
+
+
 def masked_event(contract: Contract, event: Column, salt: str) -> Column:
     """The accepted event as JSON bytes, with every mask applied."""
     fields = [_masked(f, event[f.name], salt).alias(f.name) for f in contract.fields if not _dropped(f)]

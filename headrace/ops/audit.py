@@ -6,7 +6,7 @@ three output topics once more and judges every record again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from headrace.app import Source
 from headrace.contracts.model import Contract
@@ -14,6 +14,7 @@ from headrace.errors import DataError
 from headrace.log.scan import Range, TopicReader
 from headrace.ops.audit_bounds import Bounds
 from headrace.ops.audit_ledger import LedgerReader, LedgerView, PartitionRows
+from headrace.ops.audit_metrics import metric_findings
 from headrace.ops.audit_report import (
     AuditReport,
     Fates,
@@ -39,19 +40,27 @@ def audit_source(
     connections: Connections,
     *,
     bounds: Bounds | None = None,
+    metrics: Collection[str] = (),
     recount: bool = False,
     on_progress: Progress | None = None,
 ) -> AuditReport:
     """Audit one source. Works while the gate runs: what it has not recorded yet is pending, not missing.
 
-    Raises DataError where the ledger holds nothing about the source or the range.
+    `metrics` are the declared ones: their accounts must reach to the last batch. Raises DataError where the ledger holds nothing about the source or the range.
     """
-    return _Audit(app, contract, source, connections, bounds or Bounds()).report(recount, on_progress)
+    audit = _Audit(app, contract, source, connections, bounds or Bounds(), metrics)
+    return audit.report(recount, on_progress)
 
 
 class _Audit:
     def __init__(
-        self, app: str, contract: Contract, source: Source, connections: Connections, bounds: Bounds
+        self,
+        app: str,
+        contract: Contract,
+        source: Source,
+        connections: Connections,
+        bounds: Bounds,
+        metrics: Collection[str],
     ) -> None:
         self.contract, self.source, self.topic = contract, source, contract.topics.raw
         self.query = query_name(app, contract.name)
@@ -62,7 +71,7 @@ class _Audit:
         ends = self.reader.ends(self.topic)
         self.ranges = bounds.ranges(self.reader, self.topic, ends)
         self.positions = self.reader.group_positions(self.topic, f"headrace.{self.query}", list(ends))
-        self.view = self._looked_up(bounds)
+        self.view = self._looked_up(bounds, metrics)
         self.outputs = {topic: self.reader.ends(topic) for topic in contract.topics.outputs}
         self.ends = self.reader.ends(self.topic)
 
@@ -75,16 +84,23 @@ class _Audit:
             findings += self._contradictions(partition)
             audits.append(self._partition(partition, sum(f.count for f in holes)))
         findings += self._wrong_batches()
+        findings += metric_findings(self.topic, self.view.metrics)
         recounted = None
         if recount:
             recounted, found = self._recount(on_progress)
             findings += found
         return AuditReport(
-            self.contract.name, self.query, self.view.batches, tuple(audits), tuple(findings), recounted
+            self.contract.name,
+            self.query,
+            self.view.batches,
+            tuple(audits),
+            tuple(findings),
+            recounted,
+            self.view.metrics,
         )
 
-    def _looked_up(self, bounds: Bounds) -> LedgerView:
-        view = self.ledger.view(self.ranges)
+    def _looked_up(self, bounds: Bounds, metrics: Collection[str]) -> LedgerView:
+        view = self.ledger.view(self.ranges, metrics)
         if view.empty and not self.positions:
             raise DataError(
                 f"the ledger holds nothing about {self.query}",

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 
 from headrace.log.scan import Range
-from headrace.ops.audit_report import Fates
+from headrace.ops.audit_metrics import metric_audits
+from headrace.ops.audit_report import Fates, MetricAudit
 from headrace.store.connection import Connection, Store
-from headrace.store.ledger import to_micros
+from headrace.store.times import to_micros
 
 _ROWS = (
     "FROM headrace.ledger WHERE query = %(query)s AND partition = %(partition)s"
@@ -74,6 +75,7 @@ class LedgerView:
     next_offsets: dict[int, int]
     batches: int
     wrong_batches: tuple[WrongBatch, ...]
+    metrics: tuple[MetricAudit, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -92,7 +94,9 @@ class LedgerReader:
     def __init__(self, store: Store, query: str) -> None:
         self._store, self._query = store, query
 
-    def view(self, ranges: Mapping[int, Range]) -> LedgerView:
+    def view(self, ranges: Mapping[int, Range], metrics: Collection[str] = ()) -> LedgerView:
+        """`metrics` are those that the app declares now."""
+
         def look(connection: Connection) -> LedgerView:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             places = {p: self._place(p, span) for p, span in ranges.items()}
@@ -103,7 +107,8 @@ class LedgerReader:
             ).fetchall()
             near = (self._query, min(ids, default=0), max(ids, default=-1))
             wrong = [WrongBatch(*map(int, row)) for row in connection.execute(_WRONG_BATCHES, near)]
-            return LedgerView(rows, dict(clocks), len(ids), tuple(wrong))
+            audits = metric_audits(connection, self._query, ranges, metrics)
+            return LedgerView(rows, dict(clocks), len(ids), tuple(wrong), audits)
 
         try:
             return self._store.transact(look)

@@ -19,6 +19,7 @@ Kind = Literal[
     "repeated",
     "foreign",
     "count",
+    "metric",
 ]
 MEANING: dict[Kind, str] = {
     "gap": "records that no batch of the ledger covers",
@@ -32,6 +33,7 @@ MEANING: dict[Kind, str] = {
     "repeated": "records that were published more than once",
     "foreign": "published records that name no record of the audited log",
     "count": "the ledger and the recount differ",
+    "metric": "accepted is not counted + filtered + late for this metric",
 }
 SHOWN_RANGES = 20
 _REMEMBERED = 100_000
@@ -92,6 +94,19 @@ class PartitionAudit:
 
 
 @dataclass(frozen=True)
+class MetricAudit:
+    """What became of the accepted events for one metric. `batches` are those that do not add up."""
+
+    metric: str
+    accepted: int
+    counted: int
+    filtered: int
+    late: int
+    unaccounted: int = 0
+    batches: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class RecountReport:
     """What a second reading of the raw topic and a count of the output topics gave."""
 
@@ -110,6 +125,7 @@ class AuditReport:
     partitions: tuple[PartitionAudit, ...]
     findings: tuple[Finding, ...]
     recount: RecountReport | None = None
+    metrics: tuple[MetricAudit, ...] = ()
 
     @property
     def fates(self) -> Fates:

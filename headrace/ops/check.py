@@ -13,6 +13,7 @@ from headrace.errors import ContractError
 from headrace.gate.judge import judge
 from headrace.gate.patterns import java_pattern
 from headrace.ops.load import LoadedApp
+from headrace.views.resolve import resolve
 
 RAW = (
     "partition int, offset bigint, log_time timestamp, key binary, value binary,"
@@ -26,6 +27,7 @@ def check_plans(spark: SparkSession, loaded: LoadedApp) -> None:
         for path, field in _with_patterns(contract.fields, ""):
             _check_pattern(spark, contract, path, field)
         _check_gate(spark, contract)
+        resolve(spark, loaded.metrics_of(contract.name), contract)
 
 
 def _check_pattern(spark: SparkSession, contract: Contract, path: str, field: Field) -> None:

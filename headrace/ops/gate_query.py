@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -20,8 +21,12 @@ from headrace.log.groups import ReadPosition
 from headrace.log.progress import BatchFacts, batch_facts
 from headrace.log.publish import Publisher
 from headrace.log.read import read_range, read_stream
+from headrace.metrics import Metric
 from headrace.store.connection import Store
 from headrace.store.ledger import Ledger
+from headrace.store.metric_accounts import MetricAccounts
+from headrace.views.batch import Views
+from headrace.views.resolve import resolve
 
 MONTH = timedelta(days=30)
 
@@ -66,7 +71,13 @@ class GateQuery:
         salt: str,
         trigger_seconds: float = 1.0,
         max_batch: int = 500_000,
+        metrics: Iterable[Metric] = (),
     ) -> None:
+        self._app = app
+        self._declared = tuple(metrics)
+        self._metrics: MetricAccounts | None = None
+        # Silence must not make windows final while a batch decides what is late for them.
+        self._busy = threading.Lock()
         self.name = query_name(app, contract.name)
         self.contract = contract
         self._spark, self._source, self._connections = spark, source, connections
@@ -80,7 +91,13 @@ class GateQuery:
         """Recover what a crash left, then start. `available_now` processes what is there and ends."""
         contract, connections = self.contract, self._connections
         self._publisher.recover(run=time.time_ns())
-        ledger = Ledger(Store(connections.store_url), self.name, keep=max(contract.retention * 2, MONTH))
+        store, views = Store(connections.store_url), None
+        if self._declared:
+            views = Views(resolve(self._spark, self._declared, contract))
+            self._metrics = MetricAccounts(store, self._app, self.name, contract, views.metrics)
+            self._metrics.prepare()
+        keep = max(contract.retention * 2, MONTH)
+        ledger = Ledger(store, self.name, keep, self._metrics)
         position = ReadPosition(f"headrace.{self.name}", contract.topics.raw, connections.librdkafka)
         handler = GateBatches(
             contract,
@@ -89,14 +106,17 @@ class GateQuery:
             self._facts,
             self._received,
             publish=self._source.publish,
+            views=views,
         )
 
         def handle(batch, batch_id):  # type: ignore[no-untyped-def]
-            handler(batch, batch_id)
+            with self._busy:
+                handler(batch, batch_id)
             position.commit(self._facts().end)
 
         raw = read_stream(self._spark, contract.topics.raw, connections.java, self._max_batch)
-        rows = unique_records(raw, contract, self._salt, F.current_timestamp())
+        carried = views.carried if views is not None else ()
+        rows = unique_records(raw, contract, self._salt, F.current_timestamp(), carried)
         writer = rows.writeStream.queryName(self.name).option("checkpointLocation", self._checkpoint)
         writer = writer.foreachBatch(handle)
         if available_now:
@@ -115,6 +135,14 @@ class GateQuery:
         while self.query.isActive and self.query.status["isTriggerActive"] and time.monotonic() < until:
             time.sleep(0.01)
         self.query.stop()
+
+    def tick(self) -> None:
+        """Let a silent source's windows close; skipped while a batch runs."""
+        if self._metrics is not None and self._busy.acquire(blocking=False):
+            try:
+                self._metrics.tick(datetime.now(UTC))
+            finally:
+                self._busy.release()
 
     def _facts(self) -> BatchFacts:
         # The first batch may begin before `start` has handed the query over.

@@ -12,6 +12,7 @@ from pathlib import Path
 from headrace.app import App, Source
 from headrace.contracts import Contract, load_contracts
 from headrace.errors import AppError, HeadraceError
+from headrace.metrics import Metric
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,9 @@ class LoadedApp:
             )
         return self.contracts[stream]
 
+    def metrics_of(self, stream: str) -> list[Metric]:
+        return [metric for metric in self.app.metrics.values() if metric.of == stream]
+
     def _nearest(self, stream: str) -> str:
         near = difflib.get_close_matches(stream, self.contracts, 1)
         return f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(sorted(self.contracts))}"
@@ -57,6 +61,13 @@ def load_app(path: Path) -> LoadedApp:
                 f"source '{source.name}' has no contract in {app.contracts_dir}",
                 where=source.where,
                 hint=loaded._nearest(source.name),
+            )
+    for metric in app.metrics.values():
+        if metric.of not in loaded.contracts:
+            raise AppError(
+                f"metric '{metric.name}': no stream '{metric.of}' in {app.contracts_dir}",
+                where=metric.declared_at,
+                hint=loaded._nearest(metric.of),
             )
     return loaded
 

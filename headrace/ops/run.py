@@ -22,6 +22,7 @@ logger = logging.getLogger(__name__)
 FAILURES_ALLOWED = 10
 LONGEST_PAUSE = 30.0
 WARM_SECONDS = 60.0
+TICK_SECONDS = 1.0
 
 
 @dataclass
@@ -74,6 +75,7 @@ class Engine:
                 salt=settings.salt(),
                 trigger_seconds=settings.trigger_seconds,
                 max_batch=settings.max_batch,
+                metrics=self.loaded.metrics_of(contract.name),
             )
             supervised = Supervised(gate)
             self._supervised.append(supervised)
@@ -90,9 +92,14 @@ class Engine:
 
     def supervise(self, stopping: Callable[[], bool]) -> None:
         """Watch until told to stop; a query that keeps failing without progress ends the run."""
+        next_tick = 0.0
         while not stopping():
             for supervised in self._supervised:
                 self._look_after(supervised)
+            if time.monotonic() >= next_tick:
+                for supervised in self._supervised:
+                    supervised.gate.tick()
+                next_tick = time.monotonic() + TICK_SECONDS
             time.sleep(0.1)
 
     def stop(self) -> None:

@@ -25,9 +25,17 @@ from headrace.log.arrivals import arrivals
 from headrace.log.file_source import ONE_TASK, BatchFile, read_batches, write_batches
 from headrace.log.file_topics import FileTopics, written
 from headrace.log.progress import BatchFacts, batch_facts
+from headrace.metrics import Metric
+from headrace.store.connection import Connection, Store
+from headrace.store.metric_accounts import MetricAccounts
+from headrace.store.metric_export import export
+from headrace.views.batch import Views
+from headrace.views.panes import Panes
+from headrace.views.resolve import resolve
 
 BATCH_SIZE = 50_000
 COUNTS = ("received", "accepted", "rejected", "late", "duplicate", "unaccounted")
+METRIC_COUNTS = ("accepted", "counted", "filtered", "late")
 Progress = Callable[[str, int, int], None]  # source, records done, records in all
 
 
@@ -39,6 +47,7 @@ class Input:
     file: Path
     partitions: int
     arrival: str | None = None
+    metrics: tuple[Metric, ...] = ()
 
 
 @dataclass
@@ -46,6 +55,8 @@ class MemoryAccounts:
     """The ledger of one run, kept only as long as the run."""
 
     query: str
+    store: Store | None = None
+    metrics: MetricAccounts | None = None
     batches: list[Batch] = field(default_factory=list)
 
     def recorded_ends(self, batch_id: int) -> dict[int, int] | None:
@@ -54,7 +65,13 @@ class MemoryAccounts:
     def clocks(self) -> dict[int, int | None]:
         return {entry.partition: entry.clock for batch in self.batches for entry in batch.entries}
 
-    def record(self, batch: Batch) -> None:
+    def watermarks(self) -> dict[str, int | None]:
+        return self.metrics.watermarks() if self.metrics else {}
+
+    def record(self, batch: Batch, panes: list[Panes]) -> None:
+        if self.metrics is not None and self.store is not None:
+            metrics = self.metrics
+            self.store.transact(lambda connection: metrics.record(connection, batch, panes))
         self.batches.append(batch)
 
 
@@ -64,18 +81,24 @@ def simulate(
     output: Path,
     *,
     salt: str,
+    store_url: str = "",
+    app: str = "simulation",
     batch_size: int = BATCH_SIZE,
     overwrite: bool = False,
     progress: Progress = lambda _source, _done, _all: None,
 ) -> dict[str, Any]:
-    """Judge every line of every input and write what became of it; returns the audit."""
+    """Judge every line of every input and write what became of it; returns the audit.
+
+    Metrics need a database, an empty one: their tables are made in it and written out at the end.
+    """
     session = spark.newSession()
     for name, value in ONE_TASK.items():
         session.conf.set(name, value)
     with _whole_or_nothing(output, overwrite) as (folder, work):
         sources = {}
         for given in inputs:
-            run = _SourceRun(session, given, folder, work / given.contract.name, salt, progress)
+            derived = _derive(session, given, store_url, app)
+            run = _SourceRun(session, given, folder, work / given.contract.name, salt, progress, derived)
             sources[given.contract.name] = run.finish(batch_size)
         audit = {"sources": sources}
         (folder / "audit.json").write_text(json.dumps(audit, indent=1, ensure_ascii=False) + "\n")
@@ -90,12 +113,60 @@ def refuse_output(output: Path, overwrite: bool) -> None:
         raise UsageError(f"{output} is not empty", hint="name another folder, or add --overwrite")
 
 
+@dataclass(frozen=True)
+class _Derived:
+    """The views of a source, and where they are kept."""
+
+    app: str
+    views: Views
+    store: Store
+    accounts: MetricAccounts
+
+    def write(self, folder: Path) -> dict[str, Any]:
+        """The tables as files; per metric, what became of the accepted events."""
+
+        def read(connection: Connection) -> dict[str, Any]:
+            found = {}
+            for resolved in self.views.metrics:
+                name = resolved.metric.name
+                rows = export(connection, self.app, resolved.metric, folder)
+                sums = connection.execute(
+                    "SELECT sum(accepted)::bigint, sum(counted)::bigint, sum(filtered)::bigint,"
+                    " sum(late)::bigint FROM headrace.metric_ledger WHERE metric = %s",
+                    (name,),
+                ).fetchone()
+                counts = dict(zip(METRIC_COUNTS, sums or (), strict=True))
+                found[name] = {"rows": rows, **{key: value or 0 for key, value in counts.items()}}
+            return found
+
+        return self.store.transact(read)
+
+
+def _derive(spark: SparkSession, given: Input, store_url: str, app: str) -> _Derived | None:
+    if not given.metrics:
+        return None
+    store = Store(store_url)
+    store.prepare()
+    resolved = resolve(spark, given.metrics, given.contract)
+    accounts = MetricAccounts(store, app, given.contract.name, given.contract, resolved)
+    accounts.prepare()
+    return _Derived(app, Views(resolved), store, accounts)
+
+
 class _SourceRun:
     """One source from its file through the gate."""
 
     def __init__(
-        self, spark: SparkSession, given: Input, folder: Path, work: Path, salt: str, progress: Progress
+        self,
+        spark: SparkSession,
+        given: Input,
+        folder: Path,
+        work: Path,
+        salt: str,
+        progress: Progress,
+        derived: _Derived | None,
     ) -> None:
+        self._derived = derived
         self._spark, self._given, self._contract = spark, given, given.contract
         self._folder, self._work, self._salt, self._progress = folder, work, salt, progress
         self._query: StreamingQuery | None = None
@@ -110,18 +181,27 @@ class _SourceRun:
         self._batches = write_batches(records, self._work / "batches", batch_size)
         topics = FileTopics(self._contract, self._folder, self._batches)
         accounts = MemoryAccounts(self._contract.name)
+        if self._derived is not None:
+            accounts.store, accounts.metrics = self._derived.store, self._derived.accounts
         try:
             if self._batches:
                 self._run(topics, accounts)
             topics.finish()
         finally:
             topics.close()
-        return _audit(self._batches, accounts, topics)
+        audit = _audit(self._batches, accounts, topics)
+        if self._derived is not None:
+            audit["metrics"] = self._derived.write(self._folder)
+        return audit
 
     def _run(self, topics: FileTopics, accounts: MemoryAccounts) -> None:
-        handler = GateBatches(self._contract, topics, accounts, lambda: self._facts(accounts), self._received)
+        views = self._derived.views if self._derived is not None else None
+        handler = GateBatches(
+            self._contract, topics, accounts, lambda: self._facts(accounts), self._received, views=views
+        )
         records = read_batches(self._spark, self._work / "batches")
-        unique = unique_records(records, self._contract, self._salt, F.col("now"))
+        carried = views.carried if views is not None else ()
+        unique = unique_records(records, self._contract, self._salt, F.col("now"), carried)
         writer = unique.writeStream.foreachBatch(self._handled(handler)).trigger(availableNow=True)
         self._query = writer.option("checkpointLocation", str(self._work / "checkpoint")).start()
         self._started.set()

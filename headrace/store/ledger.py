@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from psycopg.types.json import Jsonb
 
 from headrace.gate.ledger import Batch, Entry
 from headrace.store.connection import Connection, Store
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from headrace.store.metric_accounts import MetricAccounts
+from headrace.store.times import to_micros, to_time
+from headrace.views.panes import Panes
 
 
 class Ledger:
     """The ledger of one query, in the store."""
 
-    def __init__(self, store: Store, query: str, keep: timedelta) -> None:
-        self._store, self.query, self._keep = store, query, keep
+    def __init__(
+        self, store: Store, query: str, keep: timedelta, metrics: MetricAccounts | None = None
+    ) -> None:
+        self._store, self.query, self._keep, self._metrics = store, query, keep, metrics
 
     def recorded_ends(self, batch_id: int) -> dict[int, int] | None:
         """Where the batch ended in each partition it touched, or None if it is not recorded."""
@@ -44,8 +47,11 @@ class Ledger:
 
         return self._store.transact(read)
 
-    def record(self, batch: Batch) -> None:
-        """Write the batch and move the clocks, once: a batch that is already recorded stays as it is."""
+    def watermarks(self) -> dict[str, int | None]:
+        return self._metrics.watermarks() if self._metrics else {}
+
+    def record(self, batch: Batch, panes: list[Panes]) -> None:
+        """Write the batch, merge its panes and move the clocks, once: what is recorded stays as it is."""
 
         def write(connection: Connection) -> None:
             new = connection.execute(
@@ -59,6 +65,8 @@ class Ledger:
             if new.rowcount == 0:
                 return
             _write_entries(connection, batch)
+            if self._metrics is not None:
+                self._metrics.record(connection, batch, panes)
             self._forget_old(connection, batch.batch_id)
 
         self._store.transact(write)
@@ -69,6 +77,12 @@ class Ledger:
                 "DELETE FROM headrace.batches WHERE query = %s AND finished_at < clock_timestamp() - %s",
                 (self.query, self._keep),
             )
+            if self._metrics is not None:
+                connection.execute(
+                    "DELETE FROM headrace.metric_ledger m WHERE query = %s AND NOT EXISTS"
+                    " (SELECT 1 FROM headrace.batches b WHERE b.query = m.query AND b.batch_id = m.batch_id)",
+                    (self.query,),
+                )
 
 
 def _write_entries(connection: Connection, batch: Batch) -> None:
@@ -78,11 +92,16 @@ def _write_entries(connection: Connection, batch: Batch) -> None:
             [_ledger_row(batch, entry) for entry in batch.entries],
         )
         cursor.executemany(
-            "INSERT INTO headrace.clocks (query, partition, clock, next_offset) VALUES (%s, %s, %s, %s)"
+            "INSERT INTO headrace.clocks (query, partition, clock, next_offset, log_time)"
+            " VALUES (%s, %s, %s, %s, %s)"
             " ON CONFLICT (query, partition) DO UPDATE SET"
             " clock = greatest(headrace.clocks.clock, excluded.clock),"
+            " log_time = greatest(headrace.clocks.log_time, excluded.log_time),"
             " next_offset = excluded.next_offset, moved_at = clock_timestamp()",
-            [(batch.query, e.partition, to_time(e.clock), e.end_offset) for e in batch.entries],
+            [
+                (batch.query, e.partition, to_time(e.clock), e.end_offset, to_time(e.log_time))
+                for e in batch.entries
+            ],
         )
 
 
@@ -91,11 +110,3 @@ def _ledger_row(batch: Batch, e: Entry) -> tuple[object, ...]:
         *(batch.query, batch.batch_id, e.partition, e.first_offset, e.end_offset),
         *(e.received, e.accepted, e.rejected, e.late, e.duplicate, Jsonb(e.reasons), to_time(e.clock)),
     )
-
-
-def to_time(micros: int | None) -> datetime | None:
-    return None if micros is None else EPOCH + timedelta(microseconds=micros)
-
-
-def to_micros(time: datetime | None) -> int | None:
-    return None if time is None else (time - EPOCH) // timedelta(microseconds=1)

@@ -42,8 +42,10 @@ STATEMENTS = (
         partition int NOT NULL,
         clock timestamptz,
         next_offset bigint NOT NULL,
+        log_time timestamptz,
         moved_at timestamptz NOT NULL DEFAULT clock_timestamp(),
         PRIMARY KEY (query, partition)
     )
     """,
+    "ALTER TABLE headrace.clocks ADD COLUMN IF NOT EXISTS log_time timestamptz",
 )

@@ -1,0 +1,123 @@
+"""A metric: a windowed number with a name. Frozen values; checking against a contract happens later."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from headrace.contracts.durations import parse_duration
+from headrace.errors import AppError, UsageError
+from headrace.measures import Measure, quantile_name
+from headrace.windows import MICROSECOND, Window
+
+NAME = re.compile(r"[a-z][a-z0-9_]{0,50}")
+OWN_COLUMNS = (
+    *("window_start", "window_end", "grouping", "state", "revision"),
+    *("events", "late_events", "watermark", "updated_at"),
+)
+LIMIT = 10_000
+
+
+@dataclass(frozen=True)
+class Metric:
+    name: str
+    of: str
+    window: Window
+    groupings: tuple[tuple[str, ...], ...]
+    measures: Mapping[str, Measure]
+    where: str = ""
+    derived: Mapping[str, str] = field(default_factory=dict)
+    preliminary_after: timedelta = timedelta()
+    final_after: timedelta = timedelta(minutes=1)
+    retain: timedelta = timedelta(days=7)
+    limit: int = LIMIT  # groups of one window and grouping
+    declared_at: str = ""
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """Every field that some grouping uses, in order of appearance."""
+        return tuple(dict.fromkeys(name for grouping in self.groupings for name in grouping))
+
+    @property
+    def final_us(self) -> int:
+        return self.final_after // MICROSECOND
+
+    @property
+    def visible(self) -> tuple[str, ...]:
+        """The columns of results, in the order of the declaration."""
+        shown: list[str] = []
+        for name, measure in self.measures.items():
+            shown += [quantile_name(name, r) for r in measure.ranks] if measure.ranks else [name]
+        return (*shown, *self.derived)
+
+
+def make_metric(
+    name: str,
+    of: str,
+    window: Window,
+    by: Sequence[str] | Sequence[Sequence[str]],
+    measures: Mapping[str, Measure],
+    where: str,
+    derived: Mapping[str, str],
+    preliminary_after: str,
+    final_after: str,
+    retain: str,
+    limit: int,
+    declared_at: str,
+) -> Metric:
+    """Raises AppError for what is wrong without looking at a contract."""
+    try:
+        times = [parse_duration(text) for text in (preliminary_after, final_after, retain)]
+    except UsageError as error:
+        raise AppError(f"metric '{name}': {error.what}", where=declared_at, hint=error.hint) from error
+    metric = Metric(
+        *(name, of, window, _groupings(by), dict(measures), where, dict(derived)),
+        *(times[0], times[1], times[2], limit, declared_at),
+    )
+    _check_names(metric)
+    if metric.preliminary_after > metric.final_after:
+        raise AppError(
+            f"metric '{name}': a row cannot be preliminary after it is final",
+            where=declared_at,
+            hint=f"preliminary_after is {preliminary_after}, final_after is {final_after}",
+        )
+    if limit < 1:
+        raise AppError(f"metric '{name}': limit must be at least 1, not {limit}", where=declared_at)
+    return metric
+
+
+def _groupings(by: Sequence[str] | Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    """`["region"]` is one grouping; `[[], ["region"]]` are two, the total and by region."""
+    if all(isinstance(name, str) for name in by):
+        return (tuple(str(name) for name in by),)
+    return tuple(dict.fromkeys(tuple(grouping) for grouping in by))
+
+
+def _check_names(metric: Metric) -> None:
+    where = metric.declared_at
+    if not metric.measures:
+        raise AppError(
+            f"metric '{metric.name}' measures nothing", where=where, hint='measures={"n": count()}'
+        )
+    for what, names in (
+        ("metric", [metric.name]),
+        ("measure", metric.measures),
+        ("derived column", metric.derived),
+    ):
+        for name in names:
+            if not NAME.fullmatch(name):
+                raise AppError(
+                    f"'{name}' is no name for a {what}",
+                    where=where,
+                    hint="lower-case letters, digits and _, starting with a letter: it names a table or column",
+                )
+    columns = (*OWN_COLUMNS, *metric.dimensions, *metric.visible)
+    twice = next((name for name in columns if columns.count(name) > 1), None)
+    if twice:
+        raise AppError(
+            f"metric '{metric.name}' has two columns '{twice}'",
+            where=where,
+            hint=f"every table has {', '.join(OWN_COLUMNS)}; dimensions and measures need other names",
+        )

@@ -1,0 +1,209 @@
+"""The table of a metric: its columns, its indexes, and what happens when its declaration changes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from psycopg import sql
+from psycopg.types.json import Jsonb
+
+from headrace.contracts.durations import format_duration
+from headrace.errors import AppError
+from headrace.metrics import Metric
+from headrace.store.connection import Connection
+from headrace.views.resolve import ResolvedMetric, packed_columns
+
+STATEMENTS = (
+    """
+    CREATE TABLE IF NOT EXISTS headrace.metrics (
+        app text NOT NULL,
+        metric text NOT NULL,
+        definition jsonb NOT NULL,
+        PRIMARY KEY (app, metric)
+    )
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS headrace.metric_ledger (
+        query text NOT NULL,
+        batch_id bigint NOT NULL,
+        metric text NOT NULL,
+        accepted bigint NOT NULL,
+        counted bigint NOT NULL,
+        filtered bigint NOT NULL,
+        late bigint NOT NULL,
+        PRIMARY KEY (query, batch_id, metric)
+    )
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS headrace.late_events (
+        app text NOT NULL,
+        metric text NOT NULL,
+        event_id text NOT NULL,
+        partition int NOT NULL,
+        "offset" bigint NOT NULL,
+        event_time timestamptz NOT NULL,
+        window_start timestamptz NOT NULL,
+        window_end timestamptz NOT NULL,
+        clock timestamptz NOT NULL,
+        late_by interval NOT NULL,
+        reason text NOT NULL,
+        seen_at timestamptz NOT NULL DEFAULT now(),
+        PRIMARY KEY (app, metric, window_end, partition, "offset")
+    )
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS headrace.revisions (
+        app text NOT NULL,
+        metric text NOT NULL,
+        window_start timestamptz NOT NULL,
+        window_end timestamptz NOT NULL,
+        "grouping" text NOT NULL,
+        dimensions jsonb NOT NULL,
+        revision int NOT NULL,
+        state text NOT NULL,
+        "values" jsonb NOT NULL,
+        watermark timestamptz,
+        at timestamptz NOT NULL DEFAULT now()
+    )
+    """,
+    "CREATE INDEX IF NOT EXISTS revisions_by_window ON headrace.revisions (app, metric, window_end, revision)",
+    """
+    CREATE TABLE IF NOT EXISTS headrace.watermarks (
+        query text NOT NULL,
+        time text NOT NULL,
+        base timestamptz NOT NULL,
+        watermark timestamptz NOT NULL,
+        active_at timestamptz NOT NULL DEFAULT now(),
+        PRIMARY KEY (query, time)
+    )
+    """,
+)
+REPLAY = ("of", "window", "by", "where", "measures", "final_after")
+
+
+def table_name(app: str, metric: Metric) -> sql.Identifier:
+    return sql.Identifier(app, metric.name)
+
+
+def define(connection: Connection, app: str, resolved: ResolvedMetric) -> None:
+    """Create the table, or check that the one that is there has the same meaning."""
+    metric = resolved.metric
+    now = definition(resolved)
+    found = connection.execute(
+        "SELECT definition FROM headrace.metrics WHERE app = %s AND metric = %s", (app, metric.name)
+    ).fetchone()
+    if found is None:
+        _create(connection, app, resolved)
+    elif found[0] != now:
+        _change(connection, app, resolved, found[0], now)
+    connection.execute(
+        "INSERT INTO headrace.metrics VALUES (%s, %s, %s)"
+        " ON CONFLICT (app, metric) DO UPDATE SET definition = excluded.definition",
+        (app, metric.name, Jsonb(now)),
+    )
+
+
+def definition(resolved: ResolvedMetric) -> dict[str, Any]:
+    metric = resolved.metric
+    measures = {
+        name: [m.kind, m.expression, m.where, list(m.ranks), m.n, m.limit]
+        for name, m in metric.measures.items()
+    }
+    plain = {
+        "of": metric.of,
+        "window": str(metric.window),
+        "by": metric.groupings,
+        "where": metric.where,
+        "measures": measures,
+        "final_after": format_duration(metric.final_after),
+        "preliminary_after": format_duration(metric.preliminary_after),
+        "derived": resolved.formulas,
+        "retain": format_duration(metric.retain),
+        "limit": metric.limit,
+    }
+    return dict(json.loads(json.dumps(plain)))
+
+
+def columns_of(resolved: ResolvedMetric) -> dict[str, str]:
+    """The columns that hold partial and shown results, without the computed ones."""
+    found = {part.column: part.type for part in resolved.parts}
+    for name, measure in resolved.packed.items():
+        found |= packed_columns(name, measure)
+    return found
+
+
+def _create(connection: Connection, app: str, resolved: ResolvedMetric) -> None:
+    metric = resolved.metric
+    name = table_name(app, metric)
+    connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(app)))
+    dims = [sql.SQL("{} text NOT NULL").format(sql.Identifier(d)) for d in metric.dimensions]
+    # Counts are never null: an empty row counts zero.
+    values = [
+        sql.SQL("{} {}{}").format(
+            sql.Identifier(column),
+            sql.SQL(type_),
+            sql.SQL(" NOT NULL DEFAULT 0" if type_ == "bigint" and column in _counts(resolved) else ""),
+        )
+        for column, type_ in columns_of(resolved).items()
+    ]
+    key = sql.SQL(", ").join(map(sql.Identifier, key_columns(metric)))
+    connection.execute(
+        sql.SQL(
+            "CREATE TABLE {} (window_start timestamptz NOT NULL, window_end timestamptz NOT NULL,"
+            ' "grouping" text NOT NULL, {}, state text NOT NULL, revision int NOT NULL,'
+            " events bigint NOT NULL, late_events bigint NOT NULL, {},"
+            " watermark timestamptz, updated_at timestamptz NOT NULL, PRIMARY KEY ({}))"
+            " WITH (fillfactor = 70)"
+        ).format(
+            name,
+            sql.SQL(", ").join(dims) if dims else sql.SQL("CHECK (true)"),
+            sql.SQL(", ").join(values) if values else sql.SQL("CHECK (true)"),
+            key,
+        )
+    )
+    _add_computed(connection, name, resolved.formulas)
+    connection.execute(sql.SQL("CREATE INDEX ON {} (window_end) WHERE state <> 'final'").format(name))
+
+
+def key_columns(metric: Metric) -> tuple[str, ...]:
+    return ("window_start", "window_end", "grouping", *metric.dimensions)
+
+
+def _counts(resolved: ResolvedMetric) -> set[str]:
+    return {part.column for part in resolved.parts if part.how == "add" and part.type == "bigint"}
+
+
+def _add_computed(connection: Connection, name: sql.Identifier, formulas: dict[str, str]) -> None:
+    for column, formula in formulas.items():
+        connection.execute(
+            sql.SQL("ALTER TABLE {} ADD COLUMN {} double precision GENERATED ALWAYS AS ({}) STORED").format(
+                name, sql.Identifier(column), sql.SQL(formula)
+            )
+        )
+
+
+def _change(
+    connection: Connection, app: str, resolved: ResolvedMetric, before: dict[str, Any], now: dict[str, Any]
+) -> None:
+    metric = resolved.metric
+    changed = [name for name in now if before.get(name) != now[name]]
+    lost = [name for name in changed if name in REPLAY]
+    if lost:
+        kept = [name for name in changed if name not in REPLAY]
+        raise AppError(
+            f"metric '{metric.name}' has a table with another meaning: {', '.join(lost)} changed",
+            where=metric.declared_at,
+            hint=(
+                f"rows that are there cannot become the new ones: give it another name, or drop the table"
+                f" {app}.{metric.name} with its row in headrace.metrics and read the stream again"
+                + (f" ({', '.join(kept)} could change in place)" if kept else "")
+            ),
+        )
+    if "derived" in changed:
+        name = table_name(app, metric)
+        for column in before.get("derived", {}):
+            connection.execute(
+                sql.SQL("ALTER TABLE {} DROP COLUMN IF EXISTS {}").format(name, sql.Identifier(column))
+            )
+        _add_computed(connection, name, resolved.formulas)

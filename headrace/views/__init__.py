@@ -1,0 +1,1 @@
+"""Stream → table: what Spark reduces a batch to, before the store merges it."""

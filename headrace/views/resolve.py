@@ -1,0 +1,195 @@
+"""A declared metric against its contract: every name, type and formula checked, before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as spark_types
+
+from headrace.contracts.model import Contract
+from headrace.contracts.spark_schema import spark_type
+from headrace.errors import AppError
+from headrace.gate.mask import visible_fields
+from headrace.measures import Measure, quantile_name
+from headrace.metrics import Metric
+from headrace.views.expressions import fields_used, in_postgres, nearest
+
+How = Literal["add", "least", "greatest", "first", "last"]
+PG_TYPES = {
+    "string": "text",
+    "bigint": "bigint",
+    "int": "bigint",
+    "double": "double precision",
+    "boolean": "boolean",
+    "timestamp": "timestamptz",
+    "date": "date",
+}
+NUMBERS = ("bigint", "int", "double")
+PACKED = ("distinct", "quantiles", "top")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A column of the table that holds a partial result, and how two of them become one."""
+
+    column: str
+    type: str
+    how: How
+    measure: str
+
+
+@dataclass(frozen=True)
+class ResolvedMetric:
+    metric: Metric
+    types: dict[str, str]  # of the measures' expressions, as Spark names them
+    fields: tuple[str, ...]  # of the contract, that it uses
+
+    @property
+    def parts(self) -> list[Part]:
+        return [
+            part
+            for name, measure in self.metric.measures.items()
+            if measure.kind not in PACKED
+            for part in _parts(name, measure, self.types.get(name, ""))
+        ]
+
+    @property
+    def packed(self) -> dict[str, Measure]:
+        """Measures that only Python can merge: sketches and counts by item."""
+        return {name: m for name, m in self.metric.measures.items() if m.kind in PACKED}
+
+    @property
+    def formulas(self) -> dict[str, str]:
+        """Columns that Postgres computes from others, by name."""
+        computed = {name: _computed(name, m) for name, m in self.metric.measures.items()}
+        stored = {name: name for name in self.metric.visible if name not in self.metric.derived}
+        known = stored | {name: text for name, text in computed.items() if text}
+        derived = {
+            name: in_postgres(text, known, what=_what(self.metric, name), where=self.metric.declared_at)
+            for name, text in self.metric.derived.items()
+        }
+        return {name: text for name, text in computed.items() if text} | derived
+
+
+def resolve(spark: SparkSession, metrics: Iterable[Metric], contract: Contract) -> list[ResolvedMetric]:
+    """Raises AppError, with the line of the declaration, for the first thing that is wrong."""
+    visible = [f for f in visible_fields(contract) if f.type.kind not in ("object", "array", "map")]
+    schema = spark_types.StructType(
+        [
+            spark_types.StructField(f.name, spark_types.StringType() if f.mask else spark_type(f.type))
+            for f in visible
+        ]
+    )
+    frame = spark.createDataFrame([], schema)
+    return [_resolve(frame, metric, [f.name for f in visible]) for metric in metrics]
+
+
+def _resolve(frame: DataFrame, metric: Metric, known: list[str]) -> ResolvedMetric:
+    where = metric.declared_at
+    used: set[str] = set()
+    for name in metric.dimensions:
+        if name not in known:
+            raise AppError(
+                f"{_what(metric, 'by')}: no field '{name}'", where=where, hint=nearest(name, known)
+            )
+        used.add(name)
+    used |= _condition(frame, metric.where, known, _what(metric, "where"), where)
+    types = {}
+    for name, measure in metric.measures.items():
+        what = _what(metric, name)
+        used |= _condition(frame, measure.where, known, what, where)
+        if measure.kind != "count":
+            used |= fields_used(measure.expression, known, what=what, where=where)
+            types[name] = _type(frame, measure, what, where)
+    resolved = ResolvedMetric(metric, types, tuple(n for n in known if n in used))
+    _ = resolved.formulas
+    return resolved
+
+
+def _condition(frame: DataFrame, text: str, known: list[str], what: str, where: str) -> set[str]:
+    if not text:
+        return set()
+    used = fields_used(text, known, what=what, where=where)
+    if _spark_type(frame, text, what, where) != "boolean":
+        raise AppError(f"{what}: '{text}' is not a condition", where=where)
+    return used
+
+
+def _type(frame: DataFrame, measure: Measure, what: str, where: str) -> str:
+    type_ = _spark_type(frame, measure.expression, what, where)
+    is_number = type_ in NUMBERS or type_.startswith("decimal")
+    if measure.kind in ("sum", "mean", "variance", "stddev", "quantiles") and not is_number:
+        raise AppError(
+            f"{what}: {measure.kind} needs numbers, and '{measure.expression}' is {type_}", where=where
+        )
+    if type_ not in PG_TYPES and not is_number:
+        raise AppError(f"{what}: a measure of {type_} is not possible", where=where)
+    return type_
+
+
+def _spark_type(frame: DataFrame, text: str, what: str, where: str) -> str:
+    try:
+        return frame.selectExpr(text).schema[0].dataType.simpleString()
+    except PySparkException as error:
+        problem = str(error).split("\n")[0].split("SQLSTATE")[0].strip()
+        raise AppError(f"{what}: {problem}", where=where) from None
+
+
+def _parts(name: str, measure: Measure, type_: str) -> list[Part]:
+    value = PG_TYPES.get(type_, "numeric")
+    match measure.kind:
+        case "count":
+            return [Part(name, "bigint", "add", name)]
+        case "sum":
+            return [Part(name, "numeric", "add", name)]
+        case "mean":
+            return [Part(f"{name}__sum", "numeric", "add", name), Part(f"{name}__n", "bigint", "add", name)]
+        case "variance" | "stddev":
+            sums = [Part(f"{name}__{what}", "numeric", "add", name) for what in ("sum", "squares")]
+            return [*sums, Part(f"{name}__n", "bigint", "add", name)]
+        case "min":
+            return [Part(name, value, "least", name)]
+        case "max":
+            return [Part(name, value, "greatest", name)]
+        case "first" | "last":
+            return [
+                Part(name, value, measure.kind, name),
+                Part(f"{name}__at", "bigint[]", "least" if measure.kind == "first" else "greatest", name),
+            ]
+        case _:
+            return []
+
+
+def _computed(name: str, measure: Measure) -> str:
+    total, squares, n = f"{name}__sum", f"{name}__squares", f"nullif({name}__n, 0)"
+    # The difference of exact numbers: never below zero, whatever the division rounds.
+    variance = f"({n} * {squares} - {total} * {total}) / ({n} * {n})"
+    match measure.kind:
+        case "mean":
+            return f"{total} / {n}"
+        case "variance":
+            return variance
+        case "stddev":
+            return f"sqrt({variance})"
+        case _:
+            return ""
+
+
+def packed_columns(name: str, measure: Measure) -> dict[str, str]:
+    """The columns of a packed measure: what is merged, and what is shown."""
+    match measure.kind:
+        case "distinct":
+            return {f"{name}__sketch": "bytea", name: "bigint"}
+        case "quantiles":
+            shown = {quantile_name(name, rank): "double precision" for rank in measure.ranks}
+            return {f"{name}__sketch": "bytea", **shown}
+        case _:
+            return {f"{name}__counts": "jsonb", name: "jsonb"}
+
+
+def _what(metric: Metric, part: str) -> str:
+    return f"metric '{metric.name}', {part}"

@@ -1,0 +1,56 @@
+"""The life of one row, record by record: two partitions, one-minute windows, 20 s and 60 s."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from pyspark.sql import SparkSession
+
+from headrace import App, count, tumbling
+from headrace.local.services import Services
+from tests.oracle.metrics_oracle import Event
+from tests.views.stream import Stream
+
+app = App("example")
+SALES = app.metric(
+    "sales_1m",
+    of="sales",
+    window=tumbling("1 minute"),
+    measures={"n": count()},
+    preliminary_after="20 seconds",
+    final_after="60 seconds",
+)
+STEPS = """
+0 09:00:10  1 open        0 0
+1 09:00:40  2 open        0 0
+0 09:01:25  2 open        0 0
+1 09:01:30  2 preliminary 1 0
+0 09:00:55  3 corrected   2 0
+0 09:02:05  3 corrected   2 0
+0 09:00:30  3 corrected   2 1
+1 09:00:20  4 corrected   3 1
+1 09:02:10  4 final       3 1
+1 09:00:59  4 final       3 2
+"""
+
+
+def _micros(clock: str) -> int:
+    time = datetime.fromisoformat(f"2026-03-01T{clock}").replace(tzinfo=UTC)
+    return int(time.timestamp()) * 1_000_000
+
+
+def test_each_record_changes_the_row_as_the_table_says(spark: SparkSession, services: Services) -> None:
+    stream = Stream(spark, services.store_url, SALES)
+    key = (_micros("09:00:00"), _micros("09:01:00"), "all")
+    for offset, line in enumerate(STEPS.strip().splitlines()):
+        partition, clock, events, state, revision, late = line.split()
+        at = _micros(clock)
+        stream.feed([Event(int(partition), offset, f"e{offset}", at, at, {})])
+        row = stream.rows(SALES)[key]
+        shown = (row["events"], row["state"], row["revision"], row["late_events"])
+        assert shown == (int(events), state, int(revision), int(late)), f"record {offset + 1}: {line}"
+    late = stream.query(
+        "SELECT event_id, reason, extract(epoch FROM late_by)::int FROM headrace.late_events"
+        " WHERE app = %(app)s ORDER BY event_id"
+    )
+    assert late == [("e6", "late", 5), ("e9", "late", 10)]
