@@ -27,7 +27,7 @@ from headrace.ops.gate_query import GateQuery
 from headrace.store.connection import Store
 
 CONTRACT = Path(__file__).parents[1] / "apps" / "turanmart" / "contracts" / "clickstream.yaml"
-LEFT_OUT = ("campaign", "trace_id")  # 13 of the 15 fields are filled
+LEFT_OUT = ("campaign", "trace_id", "checkout_ms")  # 13 of the 16 fields are filled
 DUPLICATES = 0.01
 BATCH = 500_100  # Spark rounds a partition's share down: without the rest, a last tiny batch would follow
 

@@ -111,7 +111,7 @@ def _check_names(metric: Metric) -> None:
                 raise AppError(
                     f"'{name}' is no name for a {what}",
                     where=where,
-                    hint="lower-case letters, digits and _, starting with a letter: it names a table or column",
+                    hint="lower-case letters, digits and _, a letter first: it names a table or column",
                 )
     columns = (*OWN_COLUMNS, *metric.dimensions, *metric.visible)
     twice = next((name for name in columns if columns.count(name) > 1), None)

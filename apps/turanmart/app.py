@@ -4,6 +4,109 @@ Four streams come in: clickstream, payments, orders and logins. Their contracts 
 the shoppers who make them up for demos and tests are in `traffic/`.
 """
 
-from headrace import App
+from headrace import App, count, distinct, quantiles, running, sliding, sum_of, top, tumbling
+
+PURCHASE = "event_type = 'purchase'"
+SHOWN = "event_type = 'product_impression'"
 
 app = App("turanmart", contracts="contracts")
+
+app.metric(
+    "conversion_1m",
+    of="clickstream",
+    window=tumbling("1 minute"),
+    by=[[], ["region"], ["region", "device_type"]],
+    measures={"impressions": count(SHOWN), "purchases": count(PURCHASE)},
+    derived={"conversion_rate": "purchases / impressions"},
+    preliminary_after="20 seconds",
+    final_after="2 minutes",
+)
+
+app.metric(
+    "payment_errors_15m",
+    of="payments",
+    window=sliding("15 minutes", every="1 minute"),
+    by=[[], ["region"]],
+    where="event_type IN ('payment_authorized', 'payment_failed')",
+    measures={"payments": count(), "failed": count("event_type = 'payment_failed'")},
+    derived={"error_rate": "failed / payments"},
+    final_after="2 minutes",
+)
+
+app.metric(
+    "visitors_5m",
+    of="clickstream",
+    window=tumbling("5 minutes"),
+    by=["page"],
+    measures={"views": count("event_type = 'page_view'"), "visitors": distinct("customer_id")},
+    preliminary_after="2 minutes",
+    final_after="3 minutes",
+)
+
+# Prices are in the currency of the region, so money is never added up across regions.
+app.metric(
+    "revenue_10m",
+    of="clickstream",
+    window=tumbling("10 minutes"),
+    by=["region"],
+    where=PURCHASE,
+    measures={"revenue": sum_of("price * quantity"), "purchases": count()},
+    derived={"basket": "revenue / purchases"},
+    final_after="5 minutes",
+)
+
+for minutes in (1, 5, 60):
+    app.metric(
+        f"products_{minutes}m",
+        of="clickstream",
+        window=tumbling(f"{minutes} minutes"),
+        by=["product_id", "region"],
+        where="product_id IS NOT NULL",
+        measures={
+            "views": count(SHOWN),
+            "carts": count("event_type = 'add_to_cart'"),
+            "purchases": count(PURCHASE),
+        },
+        final_after="2 minutes",
+        retain="2 days",
+    )
+
+app.metric(
+    "product_revenue_1h",
+    of="clickstream",
+    window=sliding("1 hour", every="5 minutes"),
+    by=["product_id", "region"],
+    where=PURCHASE,
+    measures={"revenue": sum_of("price * quantity"), "pieces": sum_of("quantity")},
+    final_after="10 minutes",
+    retain="2 days",
+)
+
+app.metric(
+    "customer_events_5m",
+    of="clickstream",
+    window=tumbling("5 minutes"),
+    by=["customer_id"],
+    measures={"clicks": count("event_type = 'product_click'"), "purchases": count(PURCHASE)},
+    final_after="2 minutes",
+    retain="1 day",
+)
+
+app.metric(
+    "top_products_today",
+    of="clickstream",
+    window=running(reset="1 day"),
+    measures={"products": top("product_id", 10, limit=10_000, where=PURCHASE)},
+    where=PURCHASE,
+    final_after="10 minutes",
+)
+
+app.metric(
+    "checkout_latency_5m",
+    of="clickstream",
+    window=tumbling("5 minutes"),
+    by=[[], ["region"]],
+    where="checkout_ms IS NOT NULL",
+    measures={"latency_ms": quantiles("checkout_ms")},
+    final_after="2 minutes",
+)

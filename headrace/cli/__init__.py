@@ -14,6 +14,7 @@ from headrace.cli.audit import audit
 from headrace.cli.check import check
 from headrace.cli.demo import demo
 from headrace.cli.down import down
+from headrace.cli.explain import explain
 from headrace.cli.init import init
 from headrace.cli.run import run
 from headrace.cli.simulate import simulate
@@ -49,6 +50,7 @@ app.command()(demo)
 app.command()(traffic)
 app.command()(simulate)
 app.command()(audit)
+app.command()(explain)
 app.command()(down)
 app.add_typer(contract.app, name="contract")
 

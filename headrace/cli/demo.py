@@ -50,7 +50,11 @@ def demo(
     def audit(connections: Connections) -> None:
         for stream in sorted(loaded.contracts):
             contract, source = loaded.contract(stream), loaded.source(stream)
-            reports.append(audit_source(loaded.name, contract, source, connections, recount=recount))
+            metrics = [metric.name for metric in loaded.metrics_of(stream)]
+            report = audit_source(
+                loaded.name, contract, source, connections, metrics=metrics, recount=recount
+            )
+            reports.append(report)
 
     with LiveView(quiet=as_json) as view:
         run_demo(loaded, settings, DemoOptions(seconds, rate, seed), view.show, audit)

@@ -46,7 +46,8 @@ def audit_source(
 ) -> AuditReport:
     """Audit one source. Works while the gate runs: what it has not recorded yet is pending, not missing.
 
-    `metrics` are the declared ones: their accounts must reach to the last batch. Raises DataError where the ledger holds nothing about the source or the range.
+    `metrics` are the declared ones: their accounts must reach to the last batch.
+    Raises DataError where the ledger holds nothing about the source or the range.
     """
     audit = _Audit(app, contract, source, connections, bounds or Bounds(), metrics)
     return audit.report(recount, on_progress)

@@ -61,8 +61,8 @@ def parse_bounds(
     return Bounds(
         _offsets(start, "--from-offset"),
         _offsets(end, "--to-offset"),
-        _moment(since, "--since"),
-        _moment(until, "--until"),
+        parse_moment(since, "--since") if since is not None else None,
+        parse_moment(until, "--until") if until is not None else None,
     )
 
 
@@ -78,13 +78,12 @@ def _offsets(pairs: Sequence[str], option: str) -> dict[int, int]:
     return found
 
 
-def _moment(text: str | None, option: str) -> datetime | None:
-    if text is None:
-        return None
+def parse_moment(text: str, option: str) -> datetime:
+    """An ISO time, UTC if it names no zone; raises UsageError that names the option."""
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError):
         raise UsageError(
             f"{option} {text}: not an ISO time", hint=f"for example {option} 2026-03-01T09:00:00Z"
         ) from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

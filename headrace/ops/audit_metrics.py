@@ -69,7 +69,10 @@ def metric_audits(
             "named": _NAMED,
         },
     )
-    return tuple(MetricAudit(*row[:6], tuple(row[6] or ())) for row in rows)
+    return tuple(
+        MetricAudit(metric, accepted, counted, filtered, late, unaccounted, tuple(batches or ()))
+        for metric, accepted, counted, filtered, late, unaccounted, batches in rows
+    )
 
 
 def metric_findings(topic: str, audits: Iterable[MetricAudit]) -> Iterator[Finding]:

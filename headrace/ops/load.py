@@ -6,6 +6,7 @@ import difflib
 import importlib.util
 import sys
 import traceback
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,12 +37,18 @@ class LoadedApp:
             )
         return self.contracts[stream]
 
+    def metric(self, name: str) -> Metric:
+        if name not in self.app.metrics:
+            known = self.app.metrics
+            hint = _nearest(name, known) if known else "the app declares none: app.metric(...)"
+            raise AppError(f"no metric '{name}'", where=str(self.app.file), hint=hint)
+        return self.app.metrics[name]
+
     def metrics_of(self, stream: str) -> list[Metric]:
         return [metric for metric in self.app.metrics.values() if metric.of == stream]
 
     def _nearest(self, stream: str) -> str:
-        near = difflib.get_close_matches(stream, self.contracts, 1)
-        return f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(sorted(self.contracts))}"
+        return _nearest(stream, self.contracts)
 
 
 def load_app(path: Path) -> LoadedApp:
@@ -70,6 +77,11 @@ def load_app(path: Path) -> LoadedApp:
                 hint=loaded._nearest(metric.of),
             )
     return loaded
+
+
+def _nearest(name: str, known: Collection[str]) -> str:
+    near = difflib.get_close_matches(name, known, 1)
+    return f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(sorted(known))}"
 
 
 def _app_in(file: Path) -> App:

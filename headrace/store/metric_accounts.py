@@ -84,7 +84,8 @@ class MetricAccounts:
 
         def move(connection: Connection) -> bool:
             rows = connection.execute(
-                "SELECT time, base, watermark, active_at FROM headrace.watermarks WHERE query = %s FOR UPDATE",
+                "SELECT time, base, watermark, active_at FROM headrace.watermarks"
+                " WHERE query = %s FOR UPDATE",
                 (self._query,),
             ).fetchall()
             after: Watermarks = {}

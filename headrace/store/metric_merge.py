@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from psycopg import sql
@@ -17,6 +18,8 @@ from headrace.views.panes import OTHER, Panes
 from headrace.views.resolve import Part, ResolvedMetric, packed_columns
 from headrace.windows import MICROSECOND
 
+logger = logging.getLogger(__name__)
+
 ALL = "(all)"
 # How many texts a measure has in a pane's values; a top has rows of its own.
 TEXTS = {"mean": 2, "variance": 3, "stddev": 3, "first": 2, "last": 2, "top": 0}
@@ -30,6 +33,8 @@ class MetricStore:
         self.app, self.resolved, self.metric = app, resolved, resolved.metric
         self._table = table_name(app, self.metric)
         self._keys = key_columns(self.metric)
+        self._panes = sql.Identifier("pg_temp", f"panes_{self.metric.name}")
+        self._spread = sql.Identifier("pg_temp", f"spread_{self.metric.name}")
 
     def merge(self, connection: Connection, panes: Panes, watermark: int | None) -> None:
         """`watermark` is that before the batch: what it made final never changes."""
@@ -55,8 +60,8 @@ class MetricStore:
             self._publish(
                 connection,
                 sql.SQL(
-                    "UPDATE {} SET state = {}, revision = greatest(revision, 1), watermark = %s, updated_at = now()"
-                    " WHERE {} AND window_end <= %s RETURNING *"
+                    "UPDATE {} SET state = {}, revision = greatest(revision, 1), watermark = %s,"
+                    " updated_at = now() WHERE {} AND window_end <= %s RETURNING *"
                 ).format(self._table, sql.Literal(state), sql.SQL(where)),
                 (at, at - after),
             )
@@ -87,51 +92,43 @@ class MetricStore:
                 )
 
     def _load(self, connection: Connection, panes: Panes) -> None:
-        """The panes spread over their windows, in a table that lasts as long as the transaction."""
+        """The panes spread over their windows, in tables that are emptied with every transaction."""
         metric, parts = self.metric, self.resolved.parts
-        columns = [("pane", "timestamptz"), ("missed", "int"), ("grouping", "text")]
-        columns += [(name, "text") for name in metric.dimensions]
-        columns += [("events", "bigint"), *[(part.column, part.type) for part in parts]]
-        fields = sql.SQL(", ").join(
-            sql.SQL("{} {}").format(sql.Identifier(n), sql.SQL(t)) for n, t in columns
+        groups = [("grouping", "text"), *[(name, "text") for name in metric.dimensions]]
+        sums = [(part.column, part.type) for part in parts]
+        windows = [("window_start", "timestamptz"), ("window_end", "timestamptz")]
+        counts = [("events", "bigint"), ("late_events", "bigint")]
+        _scratch(
+            connection, self._panes, [("pane", "timestamptz"), ("missed", "int"), *groups, counts[0], *sums]
         )
-        connection.execute("DROP TABLE IF EXISTS panes, spread")
-        connection.execute(sql.SQL("CREATE TEMP TABLE panes ({}) ON COMMIT DROP").format(fields))
-        with connection.cursor() as cursor, cursor.copy("COPY panes FROM STDIN") as copy:
+        _scratch(connection, self._spread, [*windows, *groups, *counts, *sums])
+        with (
+            connection.cursor() as cursor,
+            cursor.copy(sql.SQL("COPY {} FROM STDIN").format(self._panes)) as copy,
+        ):
             for pane, missed, grouping, labels, items in panes.rows:
                 texts = _texts(self.resolved, items)
-                own = [texts[part.column] for part in parts]
-                copy.write_row(
-                    (
-                        to_time(pane),
-                        missed,
-                        self._grouping(grouping),
-                        *self._labels(grouping, labels),
-                        items[0],
-                        *own,
-                    )
-                )
+                place = (to_time(pane), missed, self._grouping(grouping), *self._labels(grouping, labels))
+                copy.write_row((*place, items[0], *[texts[part.column] for part in parts]))
         in_time = sql.SQL("FILTER (WHERE k >= missed)")
-        dims = [sql.Identifier(name) for name in ("grouping", *metric.dimensions)]
-        sums = [
-            sql.SQL("{} AS {}").format(_within_batch(part, in_time), sql.Identifier(part.column))
-            for part in parts
-        ]
         connection.execute(
             sql.SQL(
-                "CREATE TEMP TABLE spread ON COMMIT DROP AS"
-                " SELECT pane + {hop} * (k + 1) - {size} AS window_start, pane + {hop} * (k + 1) AS window_end, {dims},"
-                " coalesce(sum(events) FILTER (WHERE k >= missed), 0)::bigint AS events,"
-                " coalesce(sum(events) FILTER (WHERE k < missed), 0)::bigint AS late_events{sums}"
-                " FROM panes CROSS JOIN generate_series(0, {last}) AS k GROUP BY 1, 2, {dims}"
+                "INSERT INTO {spread} SELECT pane + {hop} * (k + 1) - {size}, pane + {hop} * (k + 1),"
+                " {groups}, coalesce(sum(events) FILTER (WHERE k >= missed), 0),"
+                " coalesce(sum(events) FILTER (WHERE k < missed), 0){sums}"
+                " FROM {panes} CROSS JOIN generate_series(0, {last}) AS k GROUP BY 1, 2, {groups}"
             ).format(
+                spread=self._spread,
+                panes=self._panes,
                 hop=sql.Literal(metric.window.hop),
                 size=sql.Literal(metric.window.size),
                 last=sql.Literal(metric.window.panes - 1),
-                dims=sql.SQL(", ").join(dims),
-                sums=sql.SQL("").join(sql.SQL(", ") + s for s in sums),
+                groups=_names([name for name, _ in groups]),
+                sums=sql.SQL("").join(sql.SQL(", ") + _within_batch(part, in_time) for part in parts),
             )
         )
+        # Postgres knows nothing about a new temporary table, and would join it row by row.
+        connection.execute(sql.SQL("ANALYZE {}").format(self._spread))
 
     def _guard(self, connection: Connection) -> None:
         """Groups beyond the limit of a window are merged into one, `(other)`; who is in stays in."""
@@ -139,52 +136,53 @@ class MetricStore:
             return
         crowded = connection.execute(
             sql.SQL(
-                'SELECT window_start, window_end, "grouping", n FROM (SELECT window_start, window_end,'
-                ' "grouping", count(*) + (SELECT count(*) FROM {} t WHERE t.window_start = s.window_start'
-                " AND t.window_end = s.window_end AND t.grouping = s.grouping) AS n FROM spread s"
+                'SELECT window_start, window_end, "grouping" FROM (SELECT window_start, window_end, "grouping",'
+                " count(*) + (SELECT count(*) FROM {} t WHERE t.window_start = s.window_start"
+                " AND t.window_end = s.window_end AND t.grouping = s.grouping) AS n FROM {} s"
                 " GROUP BY 1, 2, 3) g WHERE n > %s"
-            ).format(self._table),
+            ).format(self._table, self._spread),
             (self.metric.limit,),
         ).fetchall()
-        for start, end, grouping, _ in crowded:
-            self._merge_others(connection, start, end, grouping)
+        for start, end, grouping in crowded:
+            self._merge_others(connection, (start, end, grouping))
 
-    def _merge_others(self, connection: Connection, start: Any, end: Any, grouping: str) -> None:
-        own = self.metric.groupings[
-            [self._grouping(n) for n, _ in enumerate(self.metric.groupings)].index(grouping)
-        ]
-        dims = sql.SQL(", ").join(sql.Identifier(name) for name in self.metric.dimensions)
-        same = sql.SQL(" AND ").join(
-            sql.SQL("t.{0} = s.{0}").format(sql.Identifier(name)) for name in self._keys
-        )
-        place = (start, end, grouping)
-        room = connection.execute(
-            sql.SQL(
-                'SELECT %s - count(*) FROM {} WHERE window_start = %s AND window_end = %s AND "grouping" = %s'
-                " AND {} <> %s"
-            ).format(self._table, sql.Identifier(own[0])),
-            (self.metric.limit, *place, OTHER),
+    def _merge_others(self, connection: Connection, place: tuple[Any, ...]) -> None:
+        """New groups that find no room, the smallest first, lose their names."""
+        names = [self._grouping(n) for n, _ in enumerate(self.metric.groupings)]
+        own = self.metric.groupings[names.index(place[2])]
+        if not own:
+            return
+        here = sql.SQL('window_start = %s AND window_end = %s AND "grouping" = %s')
+        found = connection.execute(
+            sql.SQL("SELECT count(*) FROM {} WHERE {} AND {} <> %s").format(
+                self._table, here, sql.Identifier(own[0])
+            ),
+            (*place, OTHER),
         ).fetchone()
-        set_other = sql.SQL(", ").join(
-            sql.SQL("{} = {}").format(sql.Identifier(name), sql.Literal(OTHER)) for name in own
-        )
-        connection.execute(
+        room = max(0, self.metric.limit - (found[0] if found else 0))
+        moved = connection.execute(
             sql.SQL(
-                "UPDATE spread u SET {set_other} FROM (SELECT {dims} FROM (SELECT {dims}, row_number() OVER"
-                " (ORDER BY events DESC, {dims}) AS place FROM spread s WHERE window_start = %s AND window_end = %s"
-                ' AND "grouping" = %s AND NOT EXISTS (SELECT 1 FROM {table} t WHERE {same})) ranked'
-                " WHERE place > %s) o WHERE u.window_start = %s AND u.window_end = %s AND u.grouping = %s AND {match}"
+                "WITH known AS (SELECT {dims} FROM {table} WHERE {here}), new AS (SELECT s.ctid AS place,"
+                " row_number() OVER (ORDER BY events DESC, {dims}) AS n FROM {spread} s LEFT JOIN known USING ({dims})"
+                " WHERE {here} AND known.{first} IS NULL)"
+                " UPDATE {spread} u SET {others} FROM new WHERE u.ctid = new.place AND new.n > %s"
             ).format(
-                set_other=set_other,
-                dims=dims,
+                dims=_names(own),
                 table=self._table,
-                same=same,
-                match=sql.SQL(" AND ").join(
-                    sql.SQL("u.{0} = o.{0}").format(sql.Identifier(name)) for name in self.metric.dimensions
+                here=here,
+                spread=self._spread,
+                first=sql.Identifier(own[0]),
+                others=sql.SQL(", ").join(
+                    sql.SQL("{} = {}").format(sql.Identifier(name), sql.Literal(OTHER)) for name in own
                 ),
             ),
-            (*place, max(0, room[0] if room else 0), *place),
-        )
+            (*place, *place, room),
+        ).rowcount
+        if moved:
+            logger.warning(
+                "metric %s, window %s: %d groups beyond the limit of %d went to (other)",
+                *(self.metric.name, place[0].isoformat(), moved, self.metric.limit),
+            )
 
     def _upsert(self, connection: Connection) -> None:
         parts = self.resolved.parts
@@ -201,13 +199,14 @@ class MetricStore:
             sql.SQL(
                 "INSERT INTO {table} AS t ({columns}, state, revision, updated_at)"
                 " SELECT {columns}, 'open', 0, now() FROM (SELECT {keys}, sum(events)::bigint AS events,"
-                " sum(late_events)::bigint AS late_events{sums} FROM spread GROUP BY {keys}) s"
+                " sum(late_events)::bigint AS late_events{sums} FROM {spread} GROUP BY {keys}) s"
                 " ON CONFLICT ({keys}) DO UPDATE SET events = t.events + excluded.events,"
                 " late_events = t.late_events + excluded.late_events, updated_at = now(),"
                 " state = CASE WHEN {changes} THEN 'corrected' ELSE t.state END,"
                 " revision = t.revision + ({changes})::int{merged} RETURNING *"
             ).format(
                 table=self._table,
+                spread=self._spread,
                 columns=columns,
                 keys=keys,
                 sums=sums,
@@ -234,7 +233,7 @@ class MetricStore:
                 ' "grouping", dimensions, revision, state, "values", watermark)'
                 ' SELECT {}, {}, window_start, window_end, "grouping", jsonb_build_object({}), revision, state,'
                 " jsonb_build_object('events', events, 'late_events', late_events, {}), watermark FROM changed"
-                " WHERE {}"
+                " WHERE {} ON CONFLICT DO NOTHING"
             ).format(
                 change,
                 sql.Literal(self.app),
@@ -264,16 +263,27 @@ class MetricStore:
             same,
         )
         with connection.pipeline(), connection.cursor() as cursor:
-            befores = []
-            for key in added:
-                befores.append(connection.execute(ask, key))
+            befores = {key: connection.execute(ask, key) for key in added}
+            found = {key: before.fetchone() for key, before in befores.items()}
+            others: dict[Key, list[Any]] = {}
             merged = []
-            for (key, new), before in zip(added.items(), befores, strict=True):
-                found = before.fetchone()
-                if found is not None:
-                    values = merge_packed(name, measure, found[0], new)
+            for key, new in added.items():
+                before = found[key]
+                if before is None:
+                    # The guard took its row's name; what it holds belongs to the others.
+                    others.setdefault(self._other_key(key), []).extend(new)
+                else:
+                    values = merge_packed(name, measure, before[0], new)
                     merged.append((*[values[column] for column in columns], *key))
+            for key, new in others.items():
+                state_before = connection.execute(ask, key).fetchone()
+                values = merge_packed(name, measure, state_before[0] if state_before else None, new)
+                merged.append((*[values[column] for column in columns], *key))
             cursor.executemany(change, merged)
+
+    def _other_key(self, key: Key) -> Key:
+        start, end, grouping, *labels = key
+        return (start, end, grouping, *[label if label == ALL else OTHER for label in labels])
 
     def _packed_values(self, name: str, measure: Measure, panes: Panes) -> Iterator[tuple[Key, Any]]:
         if measure.kind == "top":
@@ -322,6 +332,19 @@ class MetricStore:
     def _labels(self, number: int, labels: list[str]) -> list[str]:
         given = dict(zip(self.metric.groupings[number], labels, strict=True))
         return [given.get(name, ALL) for name in self.metric.dimensions]
+
+
+def _scratch(connection: Connection, name: sql.Identifier, columns: list[tuple[str, str]]) -> None:
+    fields = [sql.SQL("{} {}").format(sql.Identifier(column), sql.SQL(type_)) for column, type_ in columns]
+    connection.execute(
+        sql.SQL("CREATE TEMP TABLE IF NOT EXISTS {} ({}) ON COMMIT DELETE ROWS").format(
+            name, sql.SQL(", ").join(fields)
+        )
+    )
+
+
+def _names(columns: Sequence[str]) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Identifier, columns))
 
 
 def _texts(resolved: ResolvedMetric, items: list[str | None]) -> dict[str, str | None]:

@@ -64,10 +64,10 @@ STATEMENTS = (
         state text NOT NULL,
         "values" jsonb NOT NULL,
         watermark timestamptz,
-        at timestamptz NOT NULL DEFAULT now()
+        at timestamptz NOT NULL DEFAULT now(),
+        PRIMARY KEY (app, metric, window_end, "grouping", dimensions, revision, state, window_start)
     )
     """,
-    "CREATE INDEX IF NOT EXISTS revisions_by_window ON headrace.revisions (app, metric, window_end, revision)",
     """
     CREATE TABLE IF NOT EXISTS headrace.watermarks (
         query text NOT NULL,

@@ -66,6 +66,8 @@ def shoppers(
                 )
                 if event_type in ("add_to_cart", "checkout_started", "purchase"):
                     about += f',"quantity":{quantity}'
+                if event_type == "purchase":
+                    about += f',"checkout_ms":{int(rng.lognormvariate(6.8, 0.6))}'
                 if event_type == "checkout_started":
                     order = open_order(rng, customer, [(product, quantity)], trace_id)
             steps.append(
