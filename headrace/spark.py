@@ -58,6 +58,10 @@ def build_session(
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "20",
         "spark.sql.adaptive.enabled": "false",
+        # The classes of all queries of an app must fit, or every batch compiles some of them again.
+        "spark.sql.codegen.cache.maxEntries": "5000",
+        # A metric with a sketch may have many groups; sorting them is slower than keeping them.
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "50000",
         # Measuring every row on its way to Python costs as much as decoding it; the publisher limits the
         # rows of a batch by their largest size instead.
         "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),

@@ -21,6 +21,8 @@ from headrace.windows import MICROSECOND
 logger = logging.getLogger(__name__)
 
 ALL = "(all)"
+NULL = "\\N"
+ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 # How many texts a measure has in a pane's values; a top has rows of its own.
 TEXTS = {"mean": 2, "variance": 3, "stddev": 3, "first": 2, "last": 2, "top": 0}
 Key = tuple[Any, ...]
@@ -33,6 +35,7 @@ class MetricStore:
         self.app, self.resolved, self.metric = app, resolved, resolved.metric
         self._table = table_name(app, self.metric)
         self._keys = key_columns(self.metric)
+        self._places = _places(resolved)
         self._panes = sql.Identifier("pg_temp", f"panes_{self.metric.name}")
         self._spread = sql.Identifier("pg_temp", f"spread_{self.metric.name}")
 
@@ -106,10 +109,7 @@ class MetricStore:
             connection.cursor() as cursor,
             cursor.copy(sql.SQL("COPY {} FROM STDIN").format(self._panes)) as copy,
         ):
-            for pane, missed, grouping, labels, items in panes.rows:
-                texts = _texts(self.resolved, items)
-                place = (to_time(pane), missed, self._grouping(grouping), *self._labels(grouping, labels))
-                copy.write_row((*place, items[0], *[texts[part.column] for part in parts]))
+            copy.write(self._pane_lines(panes))
         in_time = sql.SQL("FILTER (WHERE k >= missed)")
         connection.execute(
             sql.SQL(
@@ -130,14 +130,29 @@ class MetricStore:
         # Postgres knows nothing about a new temporary table, and would join it row by row.
         connection.execute(sql.SQL("ANALYZE {}").format(self._spread))
 
+    def _pane_lines(self, panes: Panes) -> str:
+        """The rows in the text format of COPY; a row is as cheap as joining its texts."""
+        at = [self._places[part.column] for part in self.resolved.parts]
+        times = {pane: str(to_time(pane)) for pane in {row[0] for row in panes.rows}}
+        names = [self._grouping(n) for n, _ in enumerate(self.metric.groupings)]
+        lines = []
+        for pane, missed, grouping, labels, items in panes.rows:
+            own = self._labels(grouping, labels)
+            texts = (NULL if items[n] is None else items[n].translate(ESCAPES) for n in at)  # type: ignore[union-attr]
+            groups = (label.translate(ESCAPES) for label in own)
+            lines.append(
+                "\t".join((times[pane], str(missed), names[grouping], *groups, str(items[0]), *texts))
+            )
+        return "\n".join(lines) + "\n"
+
     def _guard(self, connection: Connection) -> None:
         """Groups beyond the limit of a window are merged into one, `(other)`; who is in stays in."""
         if not self.metric.dimensions:
             return
         crowded = connection.execute(
             sql.SQL(
-                'SELECT window_start, window_end, "grouping" FROM (SELECT window_start, window_end, "grouping",'
-                " count(*) + (SELECT count(*) FROM {} t WHERE t.window_start = s.window_start"
+                'SELECT window_start, window_end, "grouping" FROM (SELECT window_start, window_end,'
+                ' "grouping", count(*) + (SELECT count(*) FROM {} t WHERE t.window_start = s.window_start'
                 " AND t.window_end = s.window_end AND t.grouping = s.grouping) AS n FROM {} s"
                 " GROUP BY 1, 2, 3) g WHERE n > %s"
             ).format(self._table, self._spread),
@@ -163,8 +178,8 @@ class MetricStore:
         moved = connection.execute(
             sql.SQL(
                 "WITH known AS (SELECT {dims} FROM {table} WHERE {here}), new AS (SELECT s.ctid AS place,"
-                " row_number() OVER (ORDER BY events DESC, {dims}) AS n FROM {spread} s LEFT JOIN known USING ({dims})"
-                " WHERE {here} AND known.{first} IS NULL)"
+                " row_number() OVER (ORDER BY events DESC, {dims}) AS n"
+                " FROM {spread} s LEFT JOIN known USING ({dims}) WHERE {here} AND known.{first} IS NULL)"
                 " UPDATE {spread} u SET {others} FROM new WHERE u.ctid = new.place AND new.n > %s"
             ).format(
                 dims=_names(own),
@@ -231,9 +246,9 @@ class MetricStore:
             sql.SQL(
                 "WITH changed AS ({}) INSERT INTO headrace.revisions (app, metric, window_start, window_end,"
                 ' "grouping", dimensions, revision, state, "values", watermark)'
-                ' SELECT {}, {}, window_start, window_end, "grouping", jsonb_build_object({}), revision, state,'
-                " jsonb_build_object('events', events, 'late_events', late_events, {}), watermark FROM changed"
-                " WHERE {} ON CONFLICT DO NOTHING"
+                ' SELECT {}, {}, window_start, window_end, "grouping", jsonb_build_object({}), revision,'
+                " state, jsonb_build_object('events', events, 'late_events', late_events, {}), watermark"
+                " FROM changed WHERE {} ON CONFLICT DO NOTHING"
             ).format(
                 change,
                 sql.Literal(self.app),
@@ -253,33 +268,38 @@ class MetricStore:
             return
         columns = packed_columns(name, measure)
         state = next(iter(columns))
-        same = sql.SQL(" AND ").join(
-            sql.SQL("{} = %s").format(sql.Identifier(column)) for column in self._keys
+        keys = _names(self._keys)
+        found: dict[Key, Any] = {
+            tuple(key): before
+            for *key, before in connection.execute(
+                sql.SQL("SELECT {}, t.{} FROM {} t JOIN (SELECT DISTINCT {} FROM {}) s USING ({})").format(
+                    keys, sql.Identifier(state), self._table, keys, self._spread, keys
+                )
+            )
+        }
+        merged: dict[Key, list[Any]] = {}
+        for key, new in added.items():
+            # The guard may have taken the row's name: what it holds belongs to the others.
+            merged.setdefault(key if key in found else self._other_key(key), []).extend(new)
+        scratch = sql.Identifier("pg_temp", f"packed_{self.metric.name}_{name}")
+        types = [(k, "timestamptz" if n < 2 else "text") for n, k in enumerate(self._keys)]
+        _scratch(connection, scratch, [*types, *columns.items()])
+        with (
+            connection.cursor() as cursor,
+            cursor.copy(sql.SQL("COPY {} FROM STDIN").format(scratch)) as copy,
+        ):
+            for key, new in merged.items():
+                values = merge_packed(name, measure, found[key], new)
+                copy.write_row((*key, *[values[column] for column in columns]))
+        connection.execute(sql.SQL("ANALYZE {}").format(scratch))
+        connection.execute(
+            sql.SQL("UPDATE {} t SET {} FROM {} p WHERE {}").format(
+                self._table,
+                sql.SQL(", ").join(sql.SQL("{0} = p.{0}").format(sql.Identifier(c)) for c in columns),
+                scratch,
+                sql.SQL(" AND ").join(sql.SQL("t.{0} = p.{0}").format(sql.Identifier(k)) for k in self._keys),
+            )
         )
-        ask = sql.SQL("SELECT {} FROM {} WHERE {}").format(sql.Identifier(state), self._table, same)
-        change = sql.SQL("UPDATE {} SET {} WHERE {}").format(
-            self._table,
-            sql.SQL(", ").join(sql.SQL("{} = %s").format(sql.Identifier(column)) for column in columns),
-            same,
-        )
-        with connection.pipeline(), connection.cursor() as cursor:
-            befores = {key: connection.execute(ask, key) for key in added}
-            found = {key: before.fetchone() for key, before in befores.items()}
-            others: dict[Key, list[Any]] = {}
-            merged = []
-            for key, new in added.items():
-                before = found[key]
-                if before is None:
-                    # The guard took its row's name; what it holds belongs to the others.
-                    others.setdefault(self._other_key(key), []).extend(new)
-                else:
-                    values = merge_packed(name, measure, before[0], new)
-                    merged.append((*[values[column] for column in columns], *key))
-            for key, new in others.items():
-                state_before = connection.execute(ask, key).fetchone()
-                values = merge_packed(name, measure, state_before[0] if state_before else None, new)
-                merged.append((*[values[column] for column in columns], *key))
-            cursor.executemany(change, merged)
 
     def _other_key(self, key: Key) -> Key:
         start, end, grouping, *labels = key
@@ -292,7 +312,7 @@ class MetricStore:
                     yield key, (item, count)
             return
         for pane, missed, grouping, labels, items in panes.rows:
-            sketch = _texts(self.resolved, items)[f"{name}__sketch"]
+            sketch = items[self._places[f"{name}__sketch"]]
             for key in self._windows(pane, missed, grouping, labels):
                 yield key, bytes.fromhex(sketch) if sketch else None
 
@@ -308,8 +328,8 @@ class MetricStore:
         with (
             connection.cursor() as cursor,
             cursor.copy(
-                'COPY headrace.late_events (app, metric, event_id, partition, "offset", event_time, window_start,'
-                " window_end, clock, late_by, reason) FROM STDIN"
+                'COPY headrace.late_events (app, metric, event_id, partition, "offset", event_time,'
+                " window_start, window_end, clock, late_by, reason) FROM STDIN"
             ) as copy,
         ):
             for row in panes.late:
@@ -347,17 +367,14 @@ def _names(columns: Sequence[str]) -> sql.Composed:
     return sql.SQL(", ").join(map(sql.Identifier, columns))
 
 
-def _texts(resolved: ResolvedMetric, items: list[str | None]) -> dict[str, str | None]:
-    """The values of a pane by column; the first is the number of events."""
-    found: dict[str, str | None] = {}
+def _places(resolved: ResolvedMetric) -> dict[str, int]:
+    """Where a column's text is among the values of a pane; the first is the number of events."""
+    found: dict[str, int] = {}
     place = 1
-    parts: dict[str, list[Part]] = {}
-    for part in resolved.parts:
-        parts.setdefault(part.measure, []).append(part)
     for name, measure in resolved.metric.measures.items():
+        columns = [part.column for part in resolved.parts if part.measure == name] or [f"{name}__sketch"]
         count = TEXTS.get(measure.kind, 1)
-        names = [part.column for part in parts.get(name, [])] or [f"{name}__sketch"]
-        found |= dict(zip(names, items[place : place + count], strict=False))
+        found |= dict(zip(columns, range(place, place + count), strict=False))
         place += count
     return found
 
