@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from headrace.cli import contract
+from headrace.cli import contract, lab
 from headrace.cli.audit import audit
 from headrace.cli.check import check
 from headrace.cli.demo import demo
@@ -53,6 +53,7 @@ app.command()(audit)
 app.command()(explain)
 app.command()(down)
 app.add_typer(contract.app, name="contract")
+app.add_typer(lab.app, name="lab")
 
 
 @app.callback()

@@ -75,7 +75,7 @@ def windows(
 
     from headrace.cli.lab_show import show_rows
     from headrace.ops.lab import csv_text, in_order, write_csv
-    from headrace.ops.lab_windows import run_windows
+    from headrace.local.lab_windows import run_windows
 
     results: dict[int, list[Row]] = run_windows(source, window_seconds, [lateness], fields)
     rows = in_order(results[lateness])
@@ -143,7 +143,7 @@ def compare(
 
     from headrace.cli.lab_show import show_trade_off
     from headrace.ops.lab import trade_off
-    from headrace.ops.lab_windows import run_windows
+    from headrace.local.lab_windows import run_windows
 
     results: dict[int, list[Row]] = run_windows(source, window_seconds, latenesses, [])
     found = trade_off(results)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta, timezone
@@ -64,7 +65,7 @@ def rows_of_oracle(
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = ModuleType("headrace.ops.lab_windows")
+    module = ModuleType("headrace.local.lab_windows")
     module.run_windows = rows_of_oracle  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
 
@@ -492,3 +493,20 @@ def test_every_command_has_help_with_an_example(command: str) -> None:
     done = run(command, "--help")
     assert done.exit_code == 0
     assert f"headrace lab {command}" in done.stdout
+
+
+def test_the_real_gate_and_metric_write_what_is_expected() -> None:
+    # In a process of its own: it starts a Spark session and ends it.
+    program = (
+        "import json, sys; from pathlib import Path; from headrace.local.lab_windows import run_windows;"
+        "from headrace.ops.lab import csv_text;"
+        "found = run_windows(Path(sys.argv[1]), 60, [0, 20, 120], ['region']);"
+        "print(json.dumps({lateness: csv_text(rows) for lateness, rows in found.items()}))"
+    )
+    sample = SAMPLE / "events.jsonl"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(sample)], capture_output=True, text=True, timeout=180
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    for lateness, text in json.loads(done.stdout).items():
+        assert text == (SAMPLE / f"expected-{lateness}.csv").read_text(), f"lateness {lateness}"
