@@ -74,8 +74,8 @@ def windows(
         _check_output(output, source)
 
     from headrace.cli.lab_show import show_rows
-    from headrace.ops.lab import csv_text, in_order, write_csv
     from headrace.local.lab_windows import run_windows
+    from headrace.ops.lab import csv_text, in_order, write_csv
 
     results: dict[int, list[Row]] = run_windows(source, window_seconds, [lateness], fields)
     rows = in_order(results[lateness])
@@ -142,8 +142,8 @@ def compare(
     source = _checked_input(file)
 
     from headrace.cli.lab_show import show_trade_off
-    from headrace.ops.lab import trade_off
     from headrace.local.lab_windows import run_windows
+    from headrace.ops.lab import trade_off
 
     results: dict[int, list[Row]] = run_windows(source, window_seconds, latenesses, [])
     found = trade_off(results)

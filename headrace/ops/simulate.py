@@ -118,6 +118,7 @@ class _Derived:
     """The views of a source, and where they are kept."""
 
     app: str
+    query: str
     views: Views
     store: Store
     accounts: MetricAccounts
@@ -132,8 +133,8 @@ class _Derived:
                 rows = export(connection, self.app, resolved.metric, folder)
                 sums = connection.execute(
                     "SELECT sum(accepted)::bigint, sum(counted)::bigint, sum(filtered)::bigint,"
-                    " sum(late)::bigint FROM headrace.metric_ledger WHERE metric = %s",
-                    (name,),
+                    " sum(late)::bigint FROM headrace.metric_ledger WHERE query = %s AND metric = %s",
+                    (self.query, name),
                 ).fetchone()
                 counts = dict(zip(METRIC_COUNTS, sums or (), strict=True))
                 found[name] = {"rows": rows, **{key: value or 0 for key, value in counts.items()}}
@@ -148,9 +149,10 @@ def _derive(spark: SparkSession, given: Input, store_url: str, app: str) -> _Der
     store = Store(store_url)
     store.prepare()
     resolved = resolve(spark, given.metrics, given.contract)
-    accounts = MetricAccounts(store, app, given.contract.name, given.contract, resolved)
+    query = f"{app}.{given.contract.name}"
+    accounts = MetricAccounts(store, app, query, given.contract, resolved)
     accounts.prepare()
-    return _Derived(app, Views(resolved), store, accounts)
+    return _Derived(app, query, Views(resolved), store, accounts)
 
 
 class _SourceRun:

@@ -252,7 +252,8 @@ def _same_value(metric: Metric, name: str, row: dict[str, Any], oracle: Row, val
 def _same_late(stream: Stream, wanted: Outcome, metric: Metric) -> None:
     found = stream.query(
         'SELECT event_id, partition, "offset", (extract(epoch FROM window_end) * 1000000)::bigint,'
-        " (extract(epoch FROM clock) * 1000000)::bigint, (extract(epoch FROM late_by) * 1000000)::bigint, reason"
+        " (extract(epoch FROM clock) * 1000000)::bigint,"
+        " (extract(epoch FROM late_by) * 1000000)::bigint, reason"
         f" FROM headrace.late_events WHERE app = %(app)s AND metric = '{metric.name}'"
     )
     assert sorted(found) == sorted(
