@@ -12,7 +12,14 @@ from pathlib import Path
 
 VARIABLE = "HEADRACE_CRASH"
 
-STEPS = ("before_publish", "before_task_commit", "after_task_commit", "after_publish", "after_store_commit")
+STEPS = (
+    "before_publish",
+    "before_task_commit",
+    "after_task_commit",
+    "after_publish",
+    "before_store_commit",
+    "after_store_commit",
+)
 
 
 def crash_point(step: str) -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from psycopg.types.json import Jsonb
 
+from headrace.crash import crash_point
 from headrace.gate.ledger import Batch, Entry
 from headrace.store.connection import Connection, Store
 from headrace.store.metric_accounts import MetricAccounts
@@ -68,6 +69,7 @@ class Ledger:
             if self._metrics is not None:
                 self._metrics.record(connection, batch, panes)
             self._forget_old(connection, batch.batch_id)
+            crash_point("before_store_commit")
 
         self._store.transact(write)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -11,8 +12,10 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
+import psycopg
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
@@ -28,6 +31,16 @@ from headrace.settings import Settings
 from headrace.testing.traffic import load_traffic
 
 TURANMART = Path(__file__).parents[2] / "apps" / "turanmart"
+APP = """
+from headrace import App, count, distinct, sliding, tumbling
+
+app = App('crash')
+app.source('clickstream', max_batch=600)
+app.metric('by_minute', of='clickstream', window=tumbling('1 minute'), by=[[], ['region']],
+           measures={'n': count(), 'customers': distinct('customer_id')}, final_after='30 seconds')
+app.metric('rolling', of='clickstream', window=sliding('3 minutes', every='1 minute'),
+           measures={'n': count()}, final_after='10 seconds')
+"""
 EVENTS = 4_000
 DEADLINE = 120.0
 
@@ -85,7 +98,10 @@ class Shop:
 
     def coordinates(self) -> Counter[bytes]:
         """How often each source coordinate is in the outputs, as a reader of committed data sees it."""
-        contract, found = self.loaded.contract("clickstream"), Counter[bytes]()
+        return Counter(source_of(message) for message in self.messages())
+
+    def messages(self) -> Iterator[Message]:
+        contract = self.loaded.contract("clickstream")
         consumer = Consumer(
             {
                 **connections_of(self.services).librdkafka,
@@ -103,10 +119,9 @@ class Shop:
                 if message is not None and message.error():
                     left -= 1
                 elif message is not None:
-                    found[source_of(message)] += 1
+                    yield message
             assert left == 0, f"{topic} could not be read to its end"
         consumer.close()
-        return found
 
     def check(self, received: int) -> None:
         report = audit_source(
@@ -121,6 +136,37 @@ class Shop:
         found = self.coordinates()
         assert set(found.values()) == {1}
         assert len(found) == received - report.fates.duplicate
+        self.check_metrics()
+
+    def check_metrics(self) -> None:
+        """Every table holds what plain counting of the validated topic gives, less what missed a window."""
+        minutes: Counter[int] = Counter()
+        for value in self.validated():
+            minutes[int(datetime.fromisoformat(json.loads(value)["event_time"]).timestamp()) // 60] += 1
+        with psycopg.connect(self.services.store_url) as connection:
+            for metric, panes in (("by_minute", 1), ("rolling", 3)):
+                wanted = Counter[int]()
+                for minute, count in minutes.items():
+                    wanted.update({minute + k: count for k in range(panes)})
+                end = "(extract(epoch FROM window_end) / 60)::bigint - 1"
+                late = connection.execute(
+                    f"SELECT {end}, count(*) FROM headrace.late_events WHERE metric = %s GROUP BY 1",  # type: ignore[arg-type]
+                    (metric,),
+                ).fetchall()
+                wanted.subtract(dict(late))
+                rows = connection.execute(
+                    f"SELECT {end}, n, events, late_events FROM crash.{metric} WHERE \"grouping\" = 'all'"  # type: ignore[arg-type]
+                ).fetchall()
+                assert {minute: n for minute, n, _, _ in rows if n} == {m: n for m, n in wanted.items() if n}
+                assert all(n == events for _, n, events, _ in rows)
+                assert {m: n for m, _, _, n in rows if n} == dict(late)
+
+    def validated(self) -> Iterator[bytes]:
+        contract = self.loaded.contract("clickstream")
+        for message in self.messages():
+            value = message.value()
+            if message.topic() == contract.topics.validated and isinstance(value, bytes):
+                yield value
 
 
 def source_of(message: Message) -> bytes:
@@ -141,9 +187,7 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
     app = tmp_path / "app"
     (app / "contracts").mkdir(parents=True)
     shutil.copy(TURANMART / "contracts" / "clickstream.yaml", app / "contracts")
-    (app / "app.py").write_text(
-        "from headrace import App\n\napp = App('crash')\napp.source('clickstream', max_batch=600)\n"
-    )
+    (app / "app.py").write_text(APP)
     loaded = load_app(app)
     with Services(tmp_path, Settings(folder=tmp_path)) as services:
         ensure_topics(loaded.contract("clickstream"), connections_of(services).librdkafka)
