@@ -20,7 +20,7 @@ from headrace.metrics import Metric
 from headrace.ops.explanation import Missed, Revision, shown_time
 from headrace.store.connection import Connection, Store
 from headrace.store.metric_export import shown_columns
-from headrace.store.metric_merge import ALL
+from headrace.store.metric_shape import ALL
 from headrace.store.metric_tables import table_name
 from headrace.views.panes import OTHER
 

@@ -34,7 +34,7 @@ def test_check_prints_a_line_for_each_file_of_a_folder() -> None:
     lines = done.stdout.splitlines()
     assert (done.exit_code, len(lines)) == (0, 4)
     assert lines[0].endswith(
-        "clickstream 1.0.0, 15 fields, topics clickstream.raw.v1, clickstream.validated.v1, "
+        "clickstream 1.0.0, 16 fields, topics clickstream.raw.v1, clickstream.validated.v1, "
         "clickstream.invalid.v1, clickstream.late.v1"
     )
 

@@ -221,6 +221,7 @@ def test_the_shipped_contracts_say_what_the_shop_needs() -> None:
         "price",
         "quantity",
         "campaign",
+        "checkout_ms",
         "trace_id",
     }
     assert contracts["payments"].field("card_hash").mask == Mask("hash")

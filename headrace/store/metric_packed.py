@@ -1,0 +1,80 @@
+"""Merging what only Python can merge: all rows of a batch are read at once, and written at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from psycopg import sql
+
+from headrace.measures import Measure
+from headrace.store.connection import Connection
+from headrace.store.metric_shape import ALL, Key, MetricShape, column_list, make_scratch
+from headrace.views.packed import merge_packed
+from headrace.views.panes import OTHER, Panes
+from headrace.views.resolve import packed_columns
+
+
+class Packed:
+    """The sketches and counts of one metric. The scratch table of its windows must be filled."""
+
+    def __init__(self, shape: MetricShape) -> None:
+        self._shape = shape
+
+    def merge(self, connection: Connection, name: str, measure: Measure, panes: Panes) -> None:
+        added: dict[Key, list[Any]] = {}
+        for key, value in self._packed_values(name, measure, panes):
+            added.setdefault(key, []).append(value)
+        if not added:
+            return
+        columns = packed_columns(name, measure)
+        state = next(iter(columns))
+        keys = column_list(self._shape.keys)
+        found: dict[Key, Any] = {
+            tuple(key): before
+            for *key, before in connection.execute(
+                sql.SQL("SELECT {}, t.{} FROM {} t JOIN (SELECT DISTINCT {} FROM {}) s USING ({})").format(
+                    keys, sql.Identifier(state), self._shape.table, keys, self._shape.spread, keys
+                )
+            )
+        }
+        merged: dict[Key, list[Any]] = {}
+        for key, new in added.items():
+            # The guard may have taken the row's name: what it holds belongs to the others.
+            merged.setdefault(key if key in found else self._other_key(key), []).extend(new)
+        scratch = self._shape.scratch(f"packed_{name}")
+        types = [(k, "timestamptz" if n < 2 else "text") for n, k in enumerate(self._shape.keys)]
+        make_scratch(connection, scratch, [*types, *columns.items()])
+        with (
+            connection.cursor() as cursor,
+            cursor.copy(sql.SQL("COPY {} FROM STDIN").format(scratch)) as copy,
+        ):
+            for key, new in merged.items():
+                values = merge_packed(name, measure, found[key], new)
+                copy.write_row((*key, *[values[column] for column in columns]))
+        connection.execute(sql.SQL("ANALYZE {}").format(scratch))
+        connection.execute(
+            sql.SQL("UPDATE {} t SET {} FROM {} p WHERE {}").format(
+                self._shape.table,
+                sql.SQL(", ").join(sql.SQL("{0} = p.{0}").format(sql.Identifier(c)) for c in columns),
+                scratch,
+                sql.SQL(" AND ").join(
+                    sql.SQL("t.{0} = p.{0}").format(sql.Identifier(k)) for k in self._shape.keys
+                ),
+            )
+        )
+
+    def _other_key(self, key: Key) -> Key:
+        start, end, grouping, *labels = key
+        return (start, end, grouping, *[label if label == ALL else OTHER for label in labels])
+
+    def _packed_values(self, name: str, measure: Measure, panes: Panes) -> Iterator[tuple[Key, Any]]:
+        if measure.kind == "top":
+            for pane, missed, grouping, labels, item, count in panes.counts.get(name, ()):
+                for key in self._shape.windows(pane, missed, grouping, labels):
+                    yield key, (item, count)
+            return
+        for pane, missed, grouping, labels, items in panes.rows:
+            sketch = items[self._shape.places[f"{name}__sketch"]]
+            for key in self._shape.windows(pane, missed, grouping, labels):
+                yield key, bytes.fromhex(sketch) if sketch else None

@@ -1,0 +1,42 @@
+"""How partial results become one, inside a batch and with the row that is there."""
+
+from __future__ import annotations
+
+from psycopg import sql
+
+from headrace.views.resolve import Part
+
+
+def within_batch(part: Part, only: sql.SQL) -> sql.Composed:
+    """The value of a column over several panes, or several groups."""
+    column = sql.Identifier(part.column)
+    match part.how:
+        case "add":
+            zero = sql.SQL("coalesce({}, 0)::bigint") if part.type == "bigint" else sql.SQL("{}")
+            return zero.format(sql.SQL("sum({}) {}").format(column, only))
+        case "least":
+            return sql.SQL("min({}) {}").format(column, only)
+        case "greatest":
+            return sql.SQL("max({}) {}").format(column, only)
+        case _:
+            place = sql.Identifier(f"{part.measure}__at")
+            order = sql.SQL("ASC NULLS LAST" if part.how == "first" else "DESC NULLS LAST")
+            return sql.SQL("(array_agg({} ORDER BY {} {}) {})[1]").format(column, place, order, only)
+
+
+def with_row(part: Part) -> sql.Composed:
+    """How a column of the row that is there becomes one with the new row's."""
+    column = sql.Identifier(part.column)
+    match part.how:
+        case "add":
+            text = "{0} = coalesce(t.{0} + excluded.{0}, t.{0}, excluded.{0})"
+        case "least" | "greatest":
+            text = "{0} = " + part.how + "(t.{0}, excluded.{0})"
+        case _:
+            sign = "<" if part.how == "first" else ">"
+            text = (
+                "{0} = CASE WHEN t.{1} IS NULL OR excluded.{1} "
+                + sign
+                + " t.{1} THEN excluded.{0} ELSE t.{0} END"
+            )
+    return sql.SQL(", " + text).format(column, sql.Identifier(f"{part.measure}__at"))

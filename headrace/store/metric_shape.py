@@ -1,0 +1,74 @@
+"""How the rows of a metric are named: its table, its keys, its labels, and tables for one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from psycopg import sql
+
+from headrace.store.connection import Connection
+from headrace.store.metric_tables import key_columns, table_name
+from headrace.store.times import to_time
+from headrace.views.resolve import ResolvedMetric
+
+ALL = "(all)"
+# How many texts a measure has in a pane's values; a top has rows of its own.
+TEXTS = {"mean": 2, "variance": 3, "stddev": 3, "first": 2, "last": 2, "top": 0}
+Key = tuple[Any, ...]
+
+
+class MetricShape:
+    """The names of one metric."""
+
+    def __init__(self, app: str, resolved: ResolvedMetric) -> None:
+        self.app, self.resolved, self.metric = app, resolved, resolved.metric
+        self.table = table_name(app, self.metric)
+        self.keys = key_columns(self.metric)
+        self.places = _places(resolved)
+        self.panes = self.scratch("panes")
+        self.spread = self.scratch("spread")
+
+    def scratch(self, what: str) -> sql.Identifier:
+        return sql.Identifier("pg_temp", f"{what}_{self.metric.name}")
+
+    def grouping(self, number: int) -> str:
+        return ",".join(self.metric.groupings[number]) or "all"
+
+    def labels(self, number: int, labels: list[str]) -> list[str]:
+        given = dict(zip(self.metric.groupings[number], labels, strict=True))
+        return [given.get(name, ALL) for name in self.metric.dimensions]
+
+    def windows(self, pane: int, missed: int, grouping: int, labels: list[str]) -> Iterator[Key]:
+        """The keys of the rows that a pane belongs to."""
+        window = self.metric.window
+        for k in range(missed, window.panes):
+            end = to_time(pane + window.hop_us * (k + 1))
+            assert end is not None
+            yield (end - window.size, end, self.grouping(grouping), *self.labels(grouping, labels))
+
+
+def make_scratch(connection: Connection, name: sql.Identifier, columns: list[tuple[str, str]]) -> None:
+    """A table that is emptied with every transaction, made once for each connection."""
+    fields = [sql.SQL("{} {}").format(sql.Identifier(column), sql.SQL(type_)) for column, type_ in columns]
+    connection.execute(
+        sql.SQL("CREATE TEMP TABLE IF NOT EXISTS {} ({}) ON COMMIT DELETE ROWS").format(
+            name, sql.SQL(", ").join(fields)
+        )
+    )
+
+
+def column_list(columns: Sequence[str]) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Identifier, columns))
+
+
+def _places(resolved: ResolvedMetric) -> dict[str, int]:
+    """Where a column's text is among the values of a pane; the first is the number of events."""
+    found: dict[str, int] = {}
+    place = 1
+    for name, measure in resolved.metric.measures.items():
+        columns = [part.column for part in resolved.parts if part.measure == name] or [f"{name}__sketch"]
+        count = TEXTS.get(measure.kind, 1)
+        found |= dict(zip(columns, range(place, place + count), strict=False))
+        place += count
+    return found
