@@ -17,8 +17,11 @@ from rich.table import Table
 from benchmarks.gate import GateBench, Result
 from headrace.local.services import Services
 from headrace.log.read import FETCH
+from headrace.ops.load import load_app
 from headrace.settings import Settings
 from headrace.spark import build_session
+
+TURANMART = Path(__file__).parents[1] / "apps" / "turanmart"
 
 
 def main() -> None:
@@ -27,6 +30,7 @@ def main() -> None:
     parser.add_argument("--large", type=int, default=0, help="also run the gate on so many events")
     parser.add_argument("--rounds", type=int, default=2, help="measured rounds; the fastest of each counts")
     parser.add_argument("--trigger-seconds", type=float, default=30.0, help="length of the trigger test")
+    parser.add_argument("--metrics", action="store_true", help="also with one and ten metrics of TuranMart")
     parser.add_argument("--memory", default="2g", help="memory of the Spark driver")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args()
@@ -53,6 +57,14 @@ def measure(options: argparse.Namespace, bench: GateBench) -> dict[str, object]:
         "gate": lambda n: bench.gate(n, publish=True),
         "gate, accepted not published": lambda n: bench.gate(n, publish=False),
     }
+    if options.metrics:
+        declared = load_app(TURANMART).metrics_of("clickstream")
+        ten = declared[:10]
+        ways |= {
+            "gate + 1 metric": lambda n: bench.gate(n, publish=True, metrics=declared[:1]),
+            "gate + 10 metrics": lambda n: bench.gate(n, publish=True, metrics=ten),
+            "gate + 10 metrics, not published": lambda n: bench.gate(n, publish=False, metrics=ten),
+        }
     for name, run in ways.items():
         run(name)  # the JVM compiles while it runs: the first round only warms it up
     best: dict[str, Result] = {}

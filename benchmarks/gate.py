@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,6 +23,7 @@ from headrace.local.services import Services
 from headrace.log.produce import produce
 from headrace.log.record import Record
 from headrace.log.topics import ensure_topics
+from headrace.metrics import Metric
 from headrace.ops.gate_query import GateQuery
 from headrace.store.connection import Store
 
@@ -82,21 +83,21 @@ class GateBench:
         net = sum(p.durationMs["triggerExecution"] for p in query.recentProgress) / 1000
         return Result(name, self.events, net, meter.reading)
 
-    def gate(self, name: str, *, publish: bool) -> Result:
+    def gate(self, name: str, *, publish: bool, metrics: Sequence[Metric] = ()) -> Result:
         run = uuid.uuid4().hex[:8]
-        gate = self._query(run, Source(self.contract.name, publish=publish, max_batch=BATCH))
+        gate = self._query(run, Source(self.contract.name, publish=publish, max_batch=BATCH), metrics)
         with Meter(self._services) as meter:
             query = gate.start(available_now=True)
             query.awaitTermination()
         net = sum(p.durationMs["triggerExecution"] for p in query.recentProgress) / 1000
         return Result(name, self.events, net, meter.reading)
 
-    def trigger(self, rate: float, seconds: float) -> float:
+    def trigger(self, rate: float, seconds: float, metrics: Sequence[Metric] = ()) -> float:
         """The median duration of a trigger while events come in at a rate.
 
         The gate remembers the ids of `events` from before: forgetting looks at each of them in every batch.
         """
-        gate = self._query(uuid.uuid4().hex[:8], Source(self.contract.name))
+        gate = self._query(uuid.uuid4().hex[:8], Source(self.contract.name), metrics)
         query = gate.start()
         while query.lastProgress is None or query.status["isDataAvailable"]:
             time.sleep(0.1)
@@ -111,7 +112,7 @@ class GateBench:
         gate.stop()
         return median(durations)
 
-    def _query(self, run: str, source: Source) -> GateQuery:
+    def _query(self, run: str, source: Source, metrics: Sequence[Metric] = ()) -> GateQuery:
         return GateQuery(
             self.spark,
             f"bench_{run}",
@@ -121,6 +122,7 @@ class GateBench:
             checkpoints=self._checkpoint(),
             slots=self.folder / "slots",
             salt="bench",
+            metrics=metrics,
         )
 
     def _checkpoint(self) -> str:

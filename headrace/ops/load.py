@@ -92,14 +92,14 @@ def _app_in(file: Path) -> App:
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
-    except HeadraceError:
-        raise
+    except HeadraceError as error:
+        if error.where:
+            raise
+        raise AppError(error.what, where=_line_of(error, file), hint=error.hint) from error
     except SyntaxError as error:
         raise AppError(f"syntax error: {error.msg}", where=f"{file}:{error.lineno}") from error
     except Exception as error:
-        frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file.resolve())]
-        line = f":{frames[-1].lineno}" if frames else ""
-        raise AppError(f"{type(error).__name__}: {error}", where=f"{file}{line}") from error
+        raise AppError(f"{type(error).__name__}: {error}", where=_line_of(error, file)) from error
     apps = [value for value in vars(module).values() if isinstance(value, App)]
     if len(apps) != 1:
         raise AppError(
@@ -108,3 +108,9 @@ def _app_in(file: Path) -> App:
             hint='declare it once: app = App("name", contracts="contracts")',
         )
     return apps[0]
+
+
+def _line_of(error: Exception, file: Path) -> str:
+    """The place in the app file where an error came from."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file.resolve())]
+    return f"{file}:{frames[-1].lineno}" if frames else str(file)

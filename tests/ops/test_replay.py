@@ -1,0 +1,86 @@
+"""The same raw log in small and in large batches: every coordinate has the same fate."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, TopicPartition
+
+from headrace.app import Source
+from headrace.contracts import Contract, load_contract
+from headrace.fates import ACCEPTED, LATE, REJECTED
+from headrace.local.connect import connections_of
+from headrace.local.services import Services
+from headrace.log.produce import produce
+from headrace.log.topics import ensure_topics
+from headrace.ops.gate_query import Connections, GateQuery
+from headrace.store.connection import Store
+from headrace.testing.traffic import load_traffic
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TURANMART = Path(__file__).parents[2] / "apps" / "turanmart"
+EVENTS = 6_000
+DEADLINE = 120.0
+
+
+def test_batch_sizes_change_no_fate(services: Services, spark: SparkSession, tmp_path: Path) -> None:
+    connections = connections_of(services)
+    Store(connections.store_url).prepare()
+    small, large = (_fates(services, spark, tmp_path, connections, size) for size in (1_000, 100_000))
+    assert len(small) > EVENTS * 0.9
+    assert {fate for fate, _ in small.values()} == {ACCEPTED, REJECTED, LATE}
+    assert small == large
+
+
+def _fates(
+    services: Services, spark: SparkSession, folder: Path, connections: Connections, size: int
+) -> dict[tuple[int, int], tuple[int, bytes | None]]:
+    """Fate and value of each source coordinate; one that is missing was a duplicate."""
+    contract = replace(load_contract(TURANMART / "contracts" / "clickstream.yaml"), name=f"replayed_{size}")
+    ensure_topics(contract, connections.librdkafka)
+    model = load_traffic(TURANMART)
+    # The first of two copies is kept where they share a partition, so every record goes by its key.
+    options = model.options(
+        events=EVENTS, seed=7, streams={"clickstream": 1}, duplicates=0.05, late=0.2, malformed=0.05
+    )
+    records = [record for record in model.records(options) if record.key is not None]
+    produce(iter(records), connections.librdkafka, lambda _: contract.topics.raw, rate=None)
+    source = Source(contract.name, max_batch=size)
+    places = {"checkpoints": str(folder / "checkpoints"), "slots": folder / "slots"}
+    gate = GateQuery(spark, "replay", contract, source, connections, salt="s", **places)  # type: ignore[arg-type]
+    assert gate.start(available_now=True).awaitTermination(DEADLINE)
+    return _published(contract, connections)
+
+
+def _published(
+    contract: Contract, connections: Connections
+) -> dict[tuple[int, int], tuple[int, bytes | None]]:
+    found = {}
+    consumer = Consumer(
+        {
+            **connections.librdkafka,
+            "group.id": "replay-test",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": "true",
+        }
+    )
+    for fate, topic in enumerate(contract.topics.outputs):
+        left, until = contract.partitions, time.monotonic() + DEADLINE
+        consumer.assign([TopicPartition(topic, p, 0) for p in range(left)])
+        while left:
+            assert time.monotonic() < until, f"{topic} could not be read to its end"
+            message = consumer.poll(1.0)
+            if message is not None and message.error():
+                left -= 1
+            elif message is not None:
+                [place] = [v for name, v in message.headers() or () if name == "headrace-source"]
+                _, partition, offset, _ = bytes(place).decode().split("/")  # type: ignore[arg-type]
+                value = message.value()
+                found[(int(partition), int(offset))] = (fate, value)  # type: ignore[assignment]
+    consumer.close()
+    return found  # type: ignore[return-value]

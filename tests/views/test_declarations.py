@@ -1,0 +1,102 @@
+"""Wrong declarations: one clear error, with the line, before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headrace import App, Metric, count, distinct, quantiles, sliding, sum_of, top, tumbling
+from headrace.contracts import load_contract
+from headrace.errors import AppError, HeadraceError, UsageError
+from headrace.local.services import Services
+from headrace.ops.load import load_app
+from headrace.views.resolve import resolve
+from tests.views.stream import CONTRACT, Stream
+
+MINUTE = tumbling("1 minute")
+
+
+def declared(name: str = "sales_1m", **more: Any) -> Metric:
+    given = {"of": "sales", "window": MINUTE, "measures": {"n": count()}, **more}
+    return App("wrong").metric(name, **given)
+
+
+@pytest.mark.parametrize(
+    ("declare", "says"),
+    [
+        (lambda: sliding("10 minutes", every="3 minutes"), "not a multiple of its hop of 3 minutes"),
+        (lambda: tumbling("0 seconds"), "a window needs a length"),
+        (lambda: tumbling("1 minute", time="wall"), "time must be 'event' or 'ingestion'"),  # type: ignore[arg-type]
+        (lambda: quantiles("price", (1.5,)), "ranks of quantiles lie between 0 and 1"),
+        (lambda: top("region", 5, limit=3), "top 5 of at most 3 values"),
+        (lambda: declared("Sales"), "'Sales' is no name for a metric"),
+        (lambda: declared(measures={}), "measures nothing"),
+        (lambda: declared(measures={"events": count()}), "has two columns 'events'"),
+        (lambda: declared(by=["region"], measures={"region": count()}), "has two columns 'region'"),
+        (lambda: declared(preliminary_after="2 minutes"), "cannot be preliminary after it is final"),
+        (lambda: declared(final_after="soon"), "metric 'sales_1m': 'soon' is not a duration"),
+        (lambda: declared(limit=0), "limit must be at least 1"),
+    ],
+)
+def test_what_needs_no_contract(declare: Callable[[], object], says: str) -> None:
+    with pytest.raises(HeadraceError, match=says):
+        declare()
+
+
+def test_a_name_is_declared_once() -> None:
+    app = App("twice")
+    app.metric("sales_1m", of="sales", window=MINUTE, measures={"n": count()})
+    with pytest.raises(AppError, match="declared twice") as caught:
+        app.metric("sales_1m", of="sales", window=MINUTE, measures={"n": count()})
+    assert Path(__file__).name in caught.value.where and Path(__file__).name in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says", "hint"),
+    [
+        ({"by": ["regions"]}, "by: no field 'regions'", "did you mean 'region'?"),
+        ({"where": "kindd = 'sale'"}, "where: there is no column 'kindd'", "did you mean 'kind'?"),
+        ({"where": "items + 1"}, "where: 'items \\+ 1' is not a condition", ""),
+        ({"measures": {"x": sum_of("prices")}}, "x: there is no column 'prices'", "did you mean 'price'?"),
+        ({"measures": {"x": sum_of("max(price)")}}, "x: 'MAX\\(price\\)' aggregates by itself", ""),
+        ({"measures": {"x": sum_of("region")}}, "x: sum needs numbers, and 'region' is string", ""),
+        ({"measures": {"x": sum_of("rand()")}}, "x: 'RAND\\(\\)' is different every time", ""),
+        ({"measures": {"x": sum_of("price +")}}, "x: cannot read 'price \\+'", ""),
+        ({"measures": {"x": distinct("no_function(price)")}}, "x: .*no_function", ""),
+        ({"derived": {"share": "m / n"}}, "share: there is no column 'm'", "there are: n"),
+    ],
+)
+def test_what_the_contract_decides(spark: SparkSession, wrong: dict[str, Any], says: str, hint: str) -> None:
+    with pytest.raises(AppError, match=says) as caught:
+        resolve(spark, [declared(**wrong)], load_contract(CONTRACT))
+    assert caught.value.hint == hint or not hint
+    assert Path(__file__).name in caught.value.where
+
+
+def test_a_changed_declaration_says_what_can_be_kept(spark: SparkSession, services: Services) -> None:
+    first = Stream(spark, services.store_url, declared())
+
+    def again(metric: Metric) -> None:
+        resolved = resolve(spark, [metric], first.contract)
+        accounts = type(first.accounts)(first.store, first.app, first.app, first.contract, resolved)
+        accounts.prepare()
+
+    again(declared(retain="1 day", derived={"double": "n * 2"}))
+    with pytest.raises(AppError, match="another meaning: window, measures changed") as caught:
+        again(declared(window=tumbling("2 minutes"), measures={"n": count("items > 1")}, retain="2 days"))
+    assert "retain, derived could change in place" in caught.value.hint or "could change" in caught.value.hint
+    assert isinstance(caught.value, AppError) and not isinstance(caught.value, UsageError)
+
+
+def test_a_wrong_window_names_the_line_of_the_app_file(tmp_path: Path) -> None:
+    (tmp_path / "contracts").mkdir()
+    (tmp_path / "app.py").write_text(
+        "from headrace import App, sliding\n\napp = App('x')\nsliding('10 minutes', every='3 minutes')\n"
+    )
+    with pytest.raises(AppError, match="not a multiple") as caught:
+        load_app(tmp_path)
+    assert caught.value.where.endswith("app.py:4")
