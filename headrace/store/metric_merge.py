@@ -54,20 +54,21 @@ class MetricStore:
                 ).format(self._shape.table, sql.Literal(state), sql.SQL(where)),
                 (at, at - after),
             )
+        # By the start, which the primary key begins with.
         connection.execute(
-            sql.SQL("DELETE FROM {} WHERE state = 'final' AND window_end < %s").format(self._shape.table),
-            (at - self._shape.metric.retain,),
+            sql.SQL("DELETE FROM {} WHERE window_start < %s AND state = 'final'").format(self._shape.table),
+            (at - self._shape.metric.retain - self._shape.metric.window.size,),
         )
 
     def forget_old(self, connection: Connection) -> None:
         """What is kept beside the table lasts as long as its rows."""
+        oldest = sql.SQL("SELECT min(window_start) FROM {}").format(self._shape.table)
         for table in ("late_events", "revisions"):
             connection.execute(
-                sql.SQL("DELETE FROM {} WHERE app = %s AND metric = %s AND window_end < ({})").format(
-                    sql.Identifier("headrace", table),
-                    sql.SQL("SELECT min(window_end) FROM {}").format(self._shape.table),
+                sql.SQL("DELETE FROM {} WHERE app = %s AND metric = %s AND window_end < ({}) + %s").format(
+                    sql.Identifier("headrace", table), oldest
                 ),
-                (self._shape.app, self._shape.metric.name),
+                (self._shape.app, self._shape.metric.name, self._shape.metric.window.size),
             )
 
     def _refuse_final(self, panes: Panes, watermark: int | None) -> None:

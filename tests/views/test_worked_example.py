@@ -54,3 +54,15 @@ def test_each_record_changes_the_row_as_the_table_says(spark: SparkSession, serv
         " WHERE app = %(app)s ORDER BY event_id"
     )
     assert late == [("e6", "late", 5), ("e9", "late", 10)]
+
+
+def test_rows_are_kept_for_as_long_as_declared(spark: SparkSession, services: Services) -> None:
+    kept = App("kept").metric(
+        "sales_1m", of="sales", window=tumbling("1 minute"), measures={"n": count()}, retain="5 minutes"
+    )
+    stream = Stream(spark, services.store_url, kept)
+    for offset, clock in enumerate(("09:00:10", "09:03:40", "09:07:30", "09:08:59")):
+        at = _micros(clock)
+        stream.feed([Event(0, offset, f"e{offset}", at, at, {})])
+    starts = [start for start, *_ in sorted(stream.rows(kept))]
+    assert starts == [_micros("09:03:00"), _micros("09:07:00"), _micros("09:08:00")]
