@@ -15,6 +15,7 @@ from headrace.fates import ACCEPTED, LATE, REJECTED
 from headrace.local.connect import connections_of
 from headrace.local.services import Services
 from headrace.log.produce import produce
+from headrace.log.record import Record
 from headrace.log.topics import ensure_topics
 from headrace.ops.gate_query import Connections, GateQuery
 from headrace.store.connection import Store
@@ -31,24 +32,24 @@ DEADLINE = 120.0
 def test_batch_sizes_change_no_fate(services: Services, spark: SparkSession, tmp_path: Path) -> None:
     connections = connections_of(services)
     Store(connections.store_url).prepare()
-    small, large = (_fates(services, spark, tmp_path, connections, size) for size in (1_000, 100_000))
+    model = load_traffic(TURANMART)
+    options = model.options(
+        events=EVENTS, seed=7, streams={"clickstream": 1}, duplicates=0.05, late=0.2, malformed=0.05
+    )
+    # The first of two copies is kept where they share a partition, so every record goes by its key.
+    records = [record for record in model.records(options) if record.key is not None]
+    small, large = (_fates(spark, tmp_path, connections, records, size) for size in (1_000, 100_000))
     assert len(small) > EVENTS * 0.9
     assert {fate for fate, _ in small.values()} == {ACCEPTED, REJECTED, LATE}
     assert small == large
 
 
 def _fates(
-    services: Services, spark: SparkSession, folder: Path, connections: Connections, size: int
+    spark: SparkSession, folder: Path, connections: Connections, records: list[Record], size: int
 ) -> dict[tuple[int, int], tuple[int, bytes | None]]:
     """Fate and value of each source coordinate; one that is missing was a duplicate."""
     contract = replace(load_contract(TURANMART / "contracts" / "clickstream.yaml"), name=f"replayed_{size}")
     ensure_topics(contract, connections.librdkafka)
-    model = load_traffic(TURANMART)
-    # The first of two copies is kept where they share a partition, so every record goes by its key.
-    options = model.options(
-        events=EVENTS, seed=7, streams={"clickstream": 1}, duplicates=0.05, late=0.2, malformed=0.05
-    )
-    records = [record for record in model.records(options) if record.key is not None]
     produce(iter(records), connections.librdkafka, lambda _: contract.topics.raw, rate=None)
     source = Source(contract.name, max_batch=size)
     places = {"checkpoints": str(folder / "checkpoints"), "slots": folder / "slots"}
