@@ -98,9 +98,8 @@ class GateBatches:
             return
         clocks = self._clocks if self._clocks is not None else self._accounts.clocks()
         crash_point("before_publish")
-        lateness = self.contract.lateness
         closest = self._views.closest if self._views is not None else None
-        judged = with_fates(held, extent, clocks, lateness, min(lateness, closest or lateness))
+        judged = with_fates(held, extent, clocks, self.contract.lateness, closest)
         self._lap("judge", began)
         limit_arrow_rows(held, extent.longest)
         tallies = self._send(judged, batch_id, clocks)

@@ -15,9 +15,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from headrace.fates import ACCEPTED, LATE, REJECTED, latest
+from headrace.windows import MICROSECOND
 
 BLOCK = 4096  # offsets
-MICROSECOND = timedelta(microseconds=1)
 Clocks = Mapping[int, int | None]  # partition → microseconds
 
 
@@ -61,19 +61,19 @@ def measure_extent(held: DataFrame) -> Extent:
 
 
 def with_fates(
-    held: DataFrame, extent: Extent, clocks: Clocks, lateness: timedelta, closest: timedelta
+    held: DataFrame, extent: Extent, clocks: Clocks, lateness: timedelta, closest: timedelta | None = None
 ) -> DataFrame:
-    """Adds `fate`, and `clock` where a record is older than its partition's clock minus `closest`.
+    """Adds `fate`, and `clock` for records so old that somebody asks for it: the lateness, or `closest`.
 
-    `closest` is the smallest difference that anybody asks for: the lateness itself, or less. The clock is
-    that of the partition just before the record.
+    The clock is that of the partition just before the record.
     """
+    allowed = (lateness if closest is None else min(lateness, closest)) // MICROSECOND
     rejected = F.col("reasons").isNotNull()
-    unsettled = _unsettled(extent, clocks, closest // MICROSECOND)
+    unsettled = _unsettled(extent, clocks, allowed)
     if not unsettled:
         fate = F.when(rejected, REJECTED).otherwise(ACCEPTED)
         return held.select("*", fate.alias("fate"), F.lit(None).cast("bigint").alias("clock"))
-    old = _old_records(held, unsettled, closest // MICROSECOND)
+    old = _old_records(held, unsettled, allowed)
     marked = held.join(F.broadcast(old), ["partition", "offset"], "left")
     is_late = F.col("event_time") < F.col("clock") - lateness // MICROSECOND
     fate = F.when(rejected, REJECTED).when(is_late, LATE).otherwise(ACCEPTED)

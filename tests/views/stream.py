@@ -50,7 +50,7 @@ class Stream:
             return
         held = self._frame(events)
         extent = measure_extent(held)
-        judged = with_fates(held, extent, self._clocks, LATENESS, self.views.closest or LATENESS)
+        judged = with_fates(held, extent, self._clocks, LATENESS, self.views.closest)
         panes = self.views.reduce(judged, self.accounts.watermarks(), extent, self._clocks, len(events))
         entries = []
         for partition in sorted({event.partition for event in events}):

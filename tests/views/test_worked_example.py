@@ -66,3 +66,14 @@ def test_rows_are_kept_for_as_long_as_declared(spark: SparkSession, services: Se
         stream.feed([Event(0, offset, f"e{offset}", at, at, {})])
     starts = [start for start, *_ in sorted(stream.rows(kept))]
     assert starts == [_micros("09:03:00"), _micros("09:07:00"), _micros("09:08:00")]
+
+
+def test_a_window_may_be_final_at_its_end(spark: SparkSession, services: Services) -> None:
+    at_once = App("at_once").metric(
+        "sales_1m", of="sales", window=tumbling("1 minute"), measures={"n": count()}, final_after="0 seconds"
+    )
+    stream = Stream(spark, services.store_url, at_once)
+    times = [_micros(clock) for clock in ("09:00:10", "09:01:10", "09:00:20")]
+    stream.feed([Event(0, offset, f"e{offset}", at, at, {}) for offset, at in enumerate(times)])
+    row = stream.rows(at_once)[(_micros("09:00:00"), _micros("09:01:00"), "all")]
+    assert (row["n"], row["state"], row["late_events"]) == (1, "final", 1)
