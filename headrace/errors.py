@@ -11,6 +11,9 @@ HeadraceError            what happened, where, and what to do about it
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Collection
+
 
 class HeadraceError(Exception):
     """An error that the command line prints as one message, without a stack trace."""
@@ -51,3 +54,9 @@ class DataError(HeadraceError):
 
 class LeakError(HeadraceError):
     pass
+
+
+def known_names(name: str, known: Collection[str]) -> str:
+    """The hint for a name that nobody knows: the nearest one, or all of them."""
+    near = difflib.get_close_matches(name, known, 1)
+    return f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(sorted(known))}"

@@ -22,19 +22,15 @@ def is_masked(contract: Contract) -> bool:
     return any(has_masks(field) for field in contract.fields)
 
 
-def visible_fields(contract: Contract) -> list[Field]:
-    """The fields that may leave the gate, masked or not."""
-    return [field for field in contract.fields if not _dropped(field)]
-
-
-def visible_value(field: Field, value: Column, salt: str) -> Column:
-    """A field of a decoded event as it may leave the gate."""
-    return _masked(field, value, salt)
+def plain_fields(contract: Contract) -> list[Field]:
+    """The fields without others inside that may leave the gate, masked or not."""
+    nested = ("object", "array", "map")
+    return [field for field in contract.fields if not _dropped(field) and field.type.kind not in nested]
 
 
 def masked_event(contract: Contract, event: Column, salt: str) -> Column:
     """The accepted event as JSON bytes, with every mask applied."""
-    fields = [_masked(f, event[f.name], salt).alias(f.name) for f in contract.fields if not _dropped(f)]
+    fields = [masked_value(f, event[f.name], salt).alias(f.name) for f in contract.fields if not _dropped(f)]
     return F.to_json(F.struct(*fields)).cast("binary")
 
 
@@ -61,19 +57,22 @@ def _dropped(field: Field) -> bool:
     return field.mask is not None and field.mask.how == "drop"
 
 
-def _masked(field: Field, value: Column, salt: str) -> Column:
+def masked_value(field: Field, value: Column, salt: str) -> Column:
+    """A field of a decoded event as it may leave the gate."""
     if field.mask is not None:
         return _hide(field.mask, value.cast("string"), salt)
     if not has_masks(field):
         return value
     if field.type.kind == "object":
-        inner = [_masked(f, value[f.name], salt).alias(f.name) for f in field.type.fields if not _dropped(f)]
+        inner = [
+            masked_value(f, value[f.name], salt).alias(f.name) for f in field.type.fields if not _dropped(f)
+        ]
         return F.when(value.isNotNull(), F.struct(*inner) if inner else F.lit("{}"))
     element = field.type.element
     assert element is not None
     if field.type.kind == "array":
-        return F.transform(value, lambda x: _masked(element, x, salt))
-    return F.transform_values(value, lambda _, x: _masked(element, x, salt))
+        return F.transform(value, lambda x: masked_value(element, x, salt))
+    return F.transform_values(value, lambda _, x: masked_value(element, x, salt))
 
 
 def _hide(mask: Mask, text: Column, salt: str) -> Column:

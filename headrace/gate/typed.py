@@ -6,7 +6,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from headrace.contracts.model import Contract, Field
-from headrace.gate.mask import visible_value
+from headrace.gate.mask import masked_value
 from headrace.gate.rules import EXACT_DOUBLE_DIGITS
 
 
@@ -18,7 +18,7 @@ def typed_fields(contract: Contract, names: tuple[str, ...], event: Column, salt
 
 def _typed(field: Field, value: Column, salt: str) -> Column:
     if field.mask is not None:
-        return visible_value(field, value, salt)
+        return masked_value(field, value, salt)
     match field.type.kind:
         case "timestamp" | "date" as kind:
             return value.try_cast(kind)

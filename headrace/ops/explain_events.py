@@ -105,10 +105,12 @@ def spark_judge(spark: SparkSession, contract: Contract, metric: Metric, groupin
 
 def _as_published(contract: Contract) -> Contract:
     """The plain fields as they are in the validated topic: what was masked is a text there."""
-    from headrace.gate.mask import visible_fields
+    from headrace.gate.mask import plain_fields
 
-    plain = [f for f in visible_fields(contract) if f.type.kind not in ("object", "array", "map")]
-    fields = [replace(f, type=Type("string") if f.mask else f.type, mask=None, rules=Rules()) for f in plain]
+    fields = [
+        replace(f, type=Type("string") if f.mask else f.type, mask=None, rules=Rules())
+        for f in plain_fields(contract)
+    ]
     return replace(contract, fields=tuple(fields))
 
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import sys
 import traceback
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from headrace.app import App, Source
 from headrace.contracts import Contract, load_contracts
-from headrace.errors import AppError, HeadraceError
+from headrace.errors import AppError, HeadraceError, known_names
 from headrace.metrics import Metric
 
 
@@ -33,22 +31,21 @@ class LoadedApp:
     def contract(self, stream: str) -> Contract:
         if stream not in self.contracts:
             raise AppError(
-                f"no stream '{stream}'", where=str(self.app.contracts_dir), hint=self._nearest(stream)
+                f"no stream '{stream}'",
+                where=str(self.app.contracts_dir),
+                hint=known_names(stream, self.contracts),
             )
         return self.contracts[stream]
 
     def metric(self, name: str) -> Metric:
         if name not in self.app.metrics:
             known = self.app.metrics
-            hint = _nearest(name, known) if known else "the app declares none: app.metric(...)"
+            hint = known_names(name, known) if known else "the app declares none: app.metric(...)"
             raise AppError(f"no metric '{name}'", where=str(self.app.file), hint=hint)
         return self.app.metrics[name]
 
     def metrics_of(self, stream: str) -> list[Metric]:
         return [metric for metric in self.app.metrics.values() if metric.of == stream]
-
-    def _nearest(self, stream: str) -> str:
-        return _nearest(stream, self.contracts)
 
 
 def load_app(path: Path) -> LoadedApp:
@@ -67,21 +64,16 @@ def load_app(path: Path) -> LoadedApp:
             raise AppError(
                 f"source '{source.name}' has no contract in {app.contracts_dir}",
                 where=source.where,
-                hint=loaded._nearest(source.name),
+                hint=known_names(source.name, loaded.contracts),
             )
     for metric in app.metrics.values():
         if metric.of not in loaded.contracts:
             raise AppError(
                 f"metric '{metric.name}': no stream '{metric.of}' in {app.contracts_dir}",
                 where=metric.declared_at,
-                hint=loaded._nearest(metric.of),
+                hint=known_names(metric.of, loaded.contracts),
             )
     return loaded
-
-
-def _nearest(name: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
-    return f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(sorted(known))}"
 
 
 def _app_in(file: Path) -> App:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping
 
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from headrace.errors import AppError
+from headrace.errors import AppError, known_names
 
 # What gives another result when the same event is read again, or needs more than one event.
 FORBIDDEN = {
@@ -34,7 +33,7 @@ def fields_used(text: str, known: Collection[str], *, what: str, where: str) -> 
     names |= {column.parts[0].name for column in tree.find_all(exp.Column) if column.table}
     for name in sorted(names):
         if name not in known:
-            raise AppError(f"{what}: there is no column '{name}'", where=where, hint=nearest(name, known))
+            raise AppError(f"{what}: there is no column '{name}'", where=where, hint=known_names(name, known))
     return names
 
 
@@ -49,11 +48,6 @@ def in_postgres(text: str, columns: Mapping[str, str], *, what: str, where: str)
         return node
 
     return tree.transform(replaced).sql("postgres")
-
-
-def nearest(name: str, known: Collection[str]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
-    return f"did you mean '{near[0]}'?" if near else f"there are: {', '.join(sorted(known))}"
 
 
 def _parsed(text: str, what: str, where: str) -> exp.Expr:

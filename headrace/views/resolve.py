@@ -12,11 +12,11 @@ from pyspark.sql import types as spark_types
 
 from headrace.contracts.model import Contract
 from headrace.contracts.spark_schema import spark_type
-from headrace.errors import AppError
-from headrace.gate.mask import visible_fields
+from headrace.errors import AppError, known_names
+from headrace.gate.mask import plain_fields
 from headrace.measures import Measure, quantile_name
 from headrace.metrics import Metric
-from headrace.views.expressions import fields_used, in_postgres, nearest
+from headrace.views.expressions import fields_used, in_postgres
 
 How = Literal["add", "least", "greatest", "first", "last"]
 PG_TYPES = {
@@ -77,7 +77,7 @@ class ResolvedMetric:
 
 def resolve(spark: SparkSession, metrics: Iterable[Metric], contract: Contract) -> list[ResolvedMetric]:
     """Raises AppError, with the line of the declaration, for the first thing that is wrong."""
-    visible = [f for f in visible_fields(contract) if f.type.kind not in ("object", "array", "map")]
+    visible = plain_fields(contract)
     schema = spark_types.StructType(
         [
             spark_types.StructField(f.name, spark_types.StringType() if f.mask else spark_type(f.type))
@@ -94,7 +94,7 @@ def _resolve(frame: DataFrame, metric: Metric, known: list[str]) -> ResolvedMetr
     for name in metric.dimensions:
         if name not in known:
             raise AppError(
-                f"{_what(metric, 'by')}: no field '{name}'", where=where, hint=nearest(name, known)
+                f"{_what(metric, 'by')}: no field '{name}'", where=where, hint=known_names(name, known)
             )
         used.add(name)
     used |= _condition(frame, metric.where, known, _what(metric, "where"), where)
