@@ -14,6 +14,7 @@ demo: setup ## Run the TuranMart demo; ARGS="..." is passed on
 	@$(BIN)/headrace demo $(ARGS)
 
 test: setup check ## Set up, check and run all tests; ARGS="..." is passed to pytest
+	@bash tests/tools.sh
 	$(BIN)/python -m pytest $(ARGS)
 
 check: setup ## Lint, format, types and the import rule

@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "headrace"
 FOUNDATION = 0
-ORDER = ("log", "gate", "views", "flows", "store", "lake", "serve", "ops", "local", "testing", "cli")
+ORDER = ("log", "gate", "views", "flows", "store", "lake", "ops", "serve", "local", "testing", "cli")
 # Spark cannot start without the jars and the Java that the local folder finds.
 ALLOWED = {("spark", "local")}
 

@@ -12,8 +12,8 @@ import typer
 from headrace.errors import UsageError
 
 if TYPE_CHECKING:
+    from headrace.connections import Connections
     from headrace.ops.audit_report import AuditReport
-    from headrace.ops.gate_query import Connections
 
 
 def demo(

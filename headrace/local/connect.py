@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from headrace.connections import Connections
 from headrace.errors import ServiceError
 from headrace.local.services import Services
-from headrace.ops.gate_query import Connections
 from headrace.settings import Settings
 
 

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.connections import Connections
 from headrace.errors import ServiceError
 from headrace.local.connect import connections_of
 from headrace.local.engine import EngineProcess
 from headrace.local.services import Services
 from headrace.log.topics import ensure_topics
-from headrace.ops.gate_query import Connections
 from headrace.ops.load import LoadedApp
 from headrace.ops.snapshot import Snapshots, SourceNow
 from headrace.settings import Settings

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from headrace.app import Source
+from headrace.connections import Connections, query_name
 from headrace.contracts.model import Contract
 from headrace.errors import DataError
 from headrace.log.scan import Range, TopicReader
@@ -24,7 +25,6 @@ from headrace.ops.audit_report import (
     shown_ranges,
 )
 from headrace.ops.claims import Claims
-from headrace.ops.gate_query import Connections, query_name
 from headrace.ops.recount import Recount, differences
 from headrace.store.connection import Store
 

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from headrace.app import Source
+from headrace.connections import Connections, query_name
 from headrace.contracts.model import Contract
 from headrace.errors import DataError, UsageError
 from headrace.log.scan import Range, TopicReader
@@ -23,7 +24,6 @@ from headrace.ops.audit_bounds import FAR
 from headrace.ops.explain_events import Judge, Labels, candidates, needs_spark, plain_judge, spark_judge
 from headrace.ops.explain_row import RowReader, Spans, StoredRow
 from headrace.ops.explanation import Event, Explanation, Missed
-from headrace.ops.gate_query import Connections, query_name
 from headrace.store.connection import Store
 from headrace.views.panes import OTHER
 

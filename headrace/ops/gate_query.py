@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.app import Source
+from headrace.connections import Connections, query_name
 from headrace.contracts.model import Contract
 from headrace.gate.batch import GateBatches
 from headrace.gate.plan import unique_records
@@ -29,30 +29,6 @@ from headrace.views.batch import Views
 from headrace.views.resolve import resolve
 
 MONTH = timedelta(days=30)
-
-
-@dataclass(frozen=True)
-class Connections:
-    """Where a query finds its log and its store."""
-
-    bootstrap: str
-    kafka: dict[str, str] = field(repr=False)  # librdkafka's options
-    java_kafka: dict[str, str] = field(repr=False)
-    store_url: str = field(repr=False)
-
-    @property
-    def librdkafka(self) -> dict[str, str]:
-        # What matters comes back as an error or a delivery report: the library's own lines repeat it.
-        return {"bootstrap.servers": self.bootstrap, "log_level": "2", **self.kafka}
-
-    @property
-    def java(self) -> dict[str, str]:
-        return {"bootstrap.servers": self.bootstrap, **self.java_kafka}
-
-
-def query_name(app: str, stream: str) -> str:
-    """The identity of a stream's gate: checkpoint, ledger, markers and consumer group have this name."""
-    return f"{app}.{stream}"
 
 
 class GateQuery:

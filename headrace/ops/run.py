@@ -9,9 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.connections import Connections
 from headrace.errors import ServiceError
 from headrace.log.topics import ensure_topics
-from headrace.ops.gate_query import Connections, GateQuery
+from headrace.ops.gate_query import GateQuery
 from headrace.ops.load import LoadedApp
 from headrace.settings import Settings
 from headrace.spark import build_session

@@ -8,8 +8,8 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from headrace.connections import Connections, query_name
 from headrace.errors import ServiceError
-from headrace.ops.gate_query import Connections, query_name
 from headrace.ops.load import LoadedApp
 from headrace.store.connection import Connection, Store
 

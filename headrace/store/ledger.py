@@ -8,6 +8,7 @@ from psycopg.types.json import Jsonb
 
 from headrace.crash import crash_point
 from headrace.gate.ledger import Batch, Entry
+from headrace.store.changes import announce
 from headrace.store.connection import Connection, Store
 from headrace.store.metric_accounts import MetricAccounts
 from headrace.store.times import to_micros, to_time
@@ -69,6 +70,7 @@ class Ledger:
             if self._metrics is not None:
                 self._metrics.record(connection, batch, panes)
             self._forget_old(connection, batch.batch_id)
+            announce(connection, self.query)
             crash_point("before_store_commit")
 
         self._store.transact(write)

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from headrace.contracts.model import Contract
 from headrace.fates import latest
 from headrace.gate.ledger import Batch
+from headrace.store.changes import announce
 from headrace.store.connection import Connection, Store
 from headrace.store.metric_merge import MetricStore
 from headrace.store.metric_tables import STATEMENTS, define
@@ -101,6 +102,7 @@ class MetricAccounts:
                     (to_time(watermark), self._query, time),
                 )
             self._advance(connection, after)
+            announce(connection, self._query)
             return True
 
         return bool(self._metrics) and self._store.transact(move)

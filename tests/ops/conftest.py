@@ -14,10 +14,11 @@ import pytest
 from confluent_kafka import Producer
 
 from headrace.app import Source
+from headrace.connections import Connections
 from headrace.local.connect import connections_of
 from headrace.local.services import Services
 from headrace.log.topics import ensure_topics
-from headrace.ops.gate_query import Connections, GateQuery
+from headrace.ops.gate_query import GateQuery
 from headrace.ops.load import LoadedApp, load_app
 from headrace.store.connection import Store
 

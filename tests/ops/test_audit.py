@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from headrace.app import Source
 from headrace.cli import app as cli
+from headrace.connections import Connections
 from headrace.contracts.model import Contract
 from headrace.errors import AppError, DataError, ServiceError, UsageError
 from headrace.local.services import Services
@@ -24,7 +25,7 @@ from headrace.log.topics import ensure_topics
 from headrace.ops.audit import audit_source
 from headrace.ops.audit_bounds import Bounds, parse_bounds
 from headrace.ops.audit_report import AuditReport, Fates, Finding
-from headrace.ops.gate_query import Connections, GateQuery
+from headrace.ops.gate_query import GateQuery
 from headrace.ops.load import load_app
 from headrace.store.connection import Store
 

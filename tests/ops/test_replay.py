@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Consumer, TopicPartition
 
 from headrace.app import Source
+from headrace.connections import Connections
 from headrace.contracts import Contract, load_contract
 from headrace.fates import ACCEPTED, LATE, REJECTED
 from headrace.local.connect import connections_of
@@ -17,7 +18,7 @@ from headrace.local.services import Services
 from headrace.log.produce import produce
 from headrace.log.record import Record
 from headrace.log.topics import ensure_topics
-from headrace.ops.gate_query import Connections, GateQuery
+from headrace.ops.gate_query import GateQuery
 from headrace.store.connection import Store
 from headrace.testing.traffic import load_traffic
 
