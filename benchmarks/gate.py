@@ -30,6 +30,11 @@ from headrace.store.connection import Store
 CONTRACT = Path(__file__).parents[1] / "apps" / "turanmart" / "contracts" / "clickstream.yaml"
 LEFT_OUT = ("campaign", "trace_id", "checkout_ms")  # 13 of the 16 fields are filled
 DUPLICATES = 0.01
+ACTIVE_VISITS = 4_000
+TYPES = ("page_view", "product_impression", "product_click", "add_to_cart", "checkout_started", "purchase")
+WEIGHTS = (30, 45, 15, 6, 2.5, 1.5)
+REGIONS = ("tashkent", "almaty", "bishkek", "samarkand", "astana")
+DEVICES = ("ios", "android", "web", "mobile_web")
 BATCH = 500_100  # Spark rounds a partition's share down: without the rest, a last tiny batch would follow
 
 
@@ -130,37 +135,44 @@ class GateBench:
 
 
 def made_events(stream: str, count: int, start: datetime | None = None, seed: int = 1) -> Iterator[Record]:
-    """Seeded events of about 330 bytes, 13 fields each, spread over the ten minutes before now."""
+    """Seeded events of about 330 bytes, 13 fields each, at 2,000 a second, the last ones of now.
+
+    As in a shop: a visit is some twenty events of one customer, few products get most of the clicks, and few
+    clicks end in a purchase.
+    """
     r = random.Random(seed)
-    begin = start or datetime.now(UTC) - timedelta(minutes=10)
-    step = 0.0005 if start else 590 / count
-    types = (
-        "page_view",
-        "product_impression",
-        "product_click",
-        "add_to_cart",
-        "checkout_started",
-        "purchase",
-    )
-    regions = ("tashkent", "almaty", "bishkek", "samarkand", "astana")
-    devices = ("ios", "android", "web", "mobile_web")
+    step = 0.0005
+    begin = start or datetime.now(UTC) - timedelta(seconds=count * step)
+    visits = [_Visit(r) for _ in range(ACTIVE_VISITS)]
     again: Record | None = None
     for number in range(count):
         if again is not None and r.random() < DUPLICATES:
             yield again
             continue
         moment = begin + timedelta(seconds=number * step - r.random() * 5)
-        customer = f"c-{r.randrange(200_000):06d}"
+        place = r.randrange(ACTIVE_VISITS)
+        visit = visits[place]
+        if r.random() < 0.05:
+            visit = visits[place] = _Visit(r)
+        [kind] = r.choices(TYPES, WEIGHTS)
+        product = int(5000 * r.random() ** 3)
         value = (
-            f'{{"event_id":"{r.getrandbits(128):032x}","event_type":"{r.choice(types)}",'
+            f'{{"event_id":"{r.getrandbits(128):032x}","event_type":"{kind}",'
             f'"event_time":"{moment.isoformat(timespec="milliseconds")[:-6]}Z",'
-            f'"session_id":"s-{r.getrandbits(40):010x}","customer_id":"{customer}",'
-            f'"region":"{r.choice(regions)}","device_type":"{r.choice(devices)}",'
-            f'"page":"/catalogue/{r.randrange(5000)}","product_id":"p-{r.randrange(5000)}",'
+            f'"session_id":"{visit.session}","customer_id":"{visit.customer}",'
+            f'"region":"{visit.region}","device_type":"{visit.device}",'
+            f'"page":"/catalogue/{product % 200}","product_id":"p-{product}",'
             f'"price":{r.randrange(100, 99_999) / 100},"quantity":{r.randrange(1, 4)},'
             f'"schema_version":"1.0","producer":"storefront-web"}}'
         )
-        record = Record(stream, customer.encode(), value.encode(), moment.timestamp())
+        record = Record(stream, visit.customer.encode(), value.encode(), moment.timestamp())
         if number % 50 == 0:
             again = record
         yield record
+
+
+class _Visit:
+    def __init__(self, r: random.Random) -> None:
+        self.customer = f"c-{r.randrange(200_000):06d}"
+        self.session = f"s-{r.getrandbits(40):010x}"
+        self.region, self.device = r.choice(REGIONS), r.choice(DEVICES)

@@ -69,6 +69,7 @@ for minutes in (1, 5, 60):
         },
         final_after="2 minutes",
         retain="2 days",
+        limit=50_000,
     )
 
 app.metric(
@@ -80,6 +81,7 @@ app.metric(
     measures={"revenue": sum_of("price * quantity"), "pieces": sum_of("quantity")},
     final_after="10 minutes",
     retain="2 days",
+    limit=50_000,
 )
 
 app.metric(
@@ -90,6 +92,7 @@ app.metric(
     measures={"clicks": count("event_type = 'product_click'"), "purchases": count(PURCHASE)},
     final_after="2 minutes",
     retain="1 day",
+    limit=50_000,
 )
 
 app.metric(

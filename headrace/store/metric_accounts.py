@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from headrace.contracts.model import Contract
@@ -64,17 +65,10 @@ class MetricAccounts:
         }
         for mine in panes:
             metric = mine.resolved.metric
-            table = self._tables[metric.name]
-            table.merge(connection, mine, before.get(metric.window.time))
-            connection.execute(
-                "INSERT INTO headrace.metric_ledger VALUES (%s, %s, %s, %s, %s, %s, %s)",
-                (
-                    *(self._query, batch.batch_id, metric.name),
-                    *(mine.accepted, mine.counted, mine.filtered, mine.too_late),
-                ),
-            )
+            self._tables[metric.name].merge(connection, mine, before.get(metric.window.time))
+        self._account(connection, batch.batch_id, panes)
         self._move(connection, after, datetime.now(UTC))
-        self._advance(connection, after)
+        self._advance(connection, before, after, panes)
         if batch.batch_id % 100 == 0:
             for table in self._tables.values():
                 table.forget_old(connection)
@@ -89,11 +83,12 @@ class MetricAccounts:
                 " WHERE query = %s FOR UPDATE",
                 (self._query,),
             ).fetchall()
+            before: Watermarks = {}
             after: Watermarks = {}
             for time, base, watermark, active_at in rows:
                 silent = now - active_at - timedelta(microseconds=self._idle)
                 if silent > timedelta() and base + silent > watermark:
-                    after[time] = to_micros(base + silent)
+                    before[time], after[time] = to_micros(watermark), to_micros(base + silent)
             if not after:
                 return False
             for time, watermark in after.items():
@@ -101,7 +96,7 @@ class MetricAccounts:
                     "UPDATE headrace.watermarks SET watermark = %s WHERE query = %s AND time = %s",
                     (to_time(watermark), self._query, time),
                 )
-            self._advance(connection, after)
+            self._advance(connection, before, after)
             announce(connection, self._query)
             return True
 
@@ -128,7 +123,23 @@ class MetricAccounts:
                     (self._query, time, at, at, now),
                 )
 
-    def _advance(self, connection: Connection, after: Watermarks) -> None:
+    def _account(self, connection: Connection, batch_id: int, panes: list[Panes]) -> None:
+        with connection.cursor() as cursor:
+            cursor.executemany(
+                "INSERT INTO headrace.metric_ledger VALUES (%s, %s, %s, %s, %s, %s, %s)",
+                [
+                    (
+                        *(self._query, batch_id, mine.resolved.metric.name),
+                        *(mine.accepted, mine.counted, mine.filtered, mine.too_late),
+                    )
+                    for mine in panes
+                ],
+            )
+
+    def _advance(
+        self, connection: Connection, before: Watermarks, after: Watermarks, panes: Iterable[Panes] = ()
+    ) -> None:
+        merged = {mine.resolved.metric.name: mine for mine in panes}
         for resolved in self._metrics:
-            metric = resolved.metric
-            self._tables[metric.name].advance(connection, after.get(metric.window.time))
+            name, time = resolved.metric.name, resolved.metric.window.time
+            self._tables[name].advance(connection, before.get(time), after.get(time), merged.get(name))

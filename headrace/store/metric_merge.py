@@ -31,18 +31,26 @@ class MetricStore:
             return
         self._refuse_final(panes, watermark)
         self._spread.load(connection, panes)
-        self._spread.guard(connection)
-        self._upsert(connection)
+        self._spread.guard(connection, panes)
+        self._upsert(connection, published=self._reaches_back(panes, watermark))
         for name, measure in self._shape.resolved.packed.items():
             self._packed.merge(connection, name, measure, panes)
         self._write_late(connection, panes)
 
-    def advance(self, connection: Connection, watermark: int | None) -> None:
-        """Rows that the watermark has passed become preliminary, then final."""
-        if watermark is None:
+    def advance(
+        self, connection: Connection, before: int | None, after: int | None, panes: Panes | None = None
+    ) -> None:
+        """Rows that the watermark has passed become preliminary, then final.
+
+        Windows end at multiples of the hop: until the watermark has passed another one, only a row that the
+        batch itself may have added behind it has anywhere to go.
+        """
+        if after is None:
             return
-        at = EPOCH + watermark * MICROSECOND
-        for state, after, where in (
+        if self._cuts(before) == self._cuts(after) and not (panes and self._reaches_back(panes, after)):
+            return
+        at = EPOCH + after * MICROSECOND
+        for state, wait, where in (
             ("final", self._shape.metric.final_after, "state <> 'final'"),
             ("preliminary", self._shape.metric.preliminary_after, "state = 'open'"),
         ):
@@ -52,13 +60,28 @@ class MetricStore:
                     "UPDATE {} SET state = {}, revision = greatest(revision, 1), watermark = %s,"
                     " updated_at = now() WHERE {} AND window_end <= %s RETURNING *"
                 ).format(self._shape.table, sql.Literal(state), sql.SQL(where)),
-                (at, at - after),
+                (at, at - wait),
             )
         # By the start, which the primary key begins with.
         connection.execute(
             sql.SQL("DELETE FROM {} WHERE window_start < %s AND state = 'final'").format(self._shape.table),
             (at - self._shape.metric.retain - self._shape.metric.window.size,),
         )
+
+    def _cuts(self, watermark: int | None) -> tuple[int, int] | None:
+        """Up to where rows are final, and up to where they are preliminary, counted in hops."""
+        if watermark is None:
+            return None
+        metric, hop = self._shape.metric, self._shape.metric.window.hop_us
+        preliminary = metric.preliminary_after // MICROSECOND
+        return (watermark - metric.final_us) // hop, (watermark - preliminary) // hop
+
+    def _reaches_back(self, panes: Panes, watermark: int | None) -> bool:
+        """Whether the batch touches a window that the watermark has published."""
+        if watermark is None:
+            return False
+        published = watermark - self._shape.metric.preliminary_after // MICROSECOND
+        return any(pane + self._shape.metric.window.hop_us <= published for pane, *_ in panes.rows)
 
     def forget_old(self, connection: Connection) -> None:
         """What is kept beside the table lasts as long as its rows."""
@@ -85,7 +108,8 @@ class MetricStore:
                     hint="the batch is not recorded; this is a defect, please report it",
                 )
 
-    def _upsert(self, connection: Connection) -> None:
+    def _upsert(self, connection: Connection, *, published: bool) -> None:
+        """`published`: some of the rows may have been shown already, and are corrected now."""
         parts = self._shape.resolved.parts
         counted = ["events", "late_events", *[part.column for part in parts]]
         columns, keys = column_list([*self._shape.keys, *counted]), column_list(self._shape.keys)
@@ -94,28 +118,28 @@ class MetricStore:
             for part in parts
         )
         changes = sql.SQL("excluded.events > 0 AND t.state IN ('preliminary', 'corrected')")
-        self._publish(
-            connection,
-            sql.SQL(
-                "INSERT INTO {table} AS t ({columns}, state, revision, updated_at)"
-                " SELECT {columns}, 'open', 0, now() FROM (SELECT {keys}, sum(events)::bigint AS events,"
-                " sum(late_events)::bigint AS late_events{sums} FROM {spread} GROUP BY {keys}) s"
-                " ON CONFLICT ({keys}) DO UPDATE SET events = t.events + excluded.events,"
-                " late_events = t.late_events + excluded.late_events, updated_at = now(),"
-                " state = CASE WHEN {changes} THEN 'corrected' ELSE t.state END,"
-                " revision = t.revision + ({changes})::int{merged} RETURNING *"
-            ).format(
-                table=self._shape.table,
-                spread=self._shape.spread,
-                columns=columns,
-                keys=keys,
-                sums=sums,
-                changes=changes,
-                merged=sql.SQL("").join(with_row(part) for part in parts),
-            ),
-            (),
-            only=sql.SQL("state = 'corrected' AND events > 0"),
+        merge = sql.SQL(
+            "INSERT INTO {table} AS t ({columns}, state, revision, updated_at)"
+            " SELECT {columns}, 'open', 0, now() FROM (SELECT {keys}, sum(events)::bigint AS events,"
+            " sum(late_events)::bigint AS late_events{sums} FROM {spread} GROUP BY {keys}) s"
+            " ON CONFLICT ({keys}) DO UPDATE SET events = t.events + excluded.events,"
+            " late_events = t.late_events + excluded.late_events, updated_at = now(),"
+            " state = CASE WHEN {changes} THEN 'corrected' ELSE t.state END,"
+            " revision = t.revision + ({changes})::int{merged}"
+        ).format(
+            table=self._shape.table,
+            spread=self._shape.spread,
+            columns=columns,
+            keys=keys,
+            sums=sums,
+            changes=changes,
+            merged=sql.SQL("").join(with_row(part) for part in parts),
         )
+        if published:
+            only = sql.SQL("state = 'corrected' AND events > 0")
+            self._publish(connection, merge + sql.SQL(" RETURNING *"), (), only)
+        else:
+            connection.execute(merge)
 
     def _publish(
         self,

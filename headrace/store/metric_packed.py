@@ -52,7 +52,6 @@ class Packed:
             for key, new in merged.items():
                 values = merge_packed(name, measure, found[key], new)
                 copy.write_row((*key, *[values[column] for column in columns]))
-        connection.execute(sql.SQL("ANALYZE {}").format(scratch))
         connection.execute(
             sql.SQL("UPDATE {} t SET {} FROM {} p WHERE {}").format(
                 self._shape.table,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from psycopg import sql
@@ -10,12 +12,15 @@ from psycopg import sql
 from headrace.store.connection import Connection
 from headrace.store.metric_parts import within_batch
 from headrace.store.metric_shape import MetricShape, column_list, make_scratch
-from headrace.store.times import to_time
+from headrace.store.times import EPOCH
 from headrace.views.panes import OTHER, Panes
+from headrace.windows import MICROSECOND
 
 logger = logging.getLogger(__name__)
 
 NULL = "\\N"
+HERE = sql.SQL('window_start = %s AND window_end = %s AND "grouping" = %s')
+BOUNDS = 10_000  # windows whose number of groups is remembered
 ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
@@ -24,6 +29,7 @@ class Spread:
 
     def __init__(self, shape: MetricShape) -> None:
         self._shape = shape
+        self._bounds: dict[tuple[datetime, int], int] = {}
 
     def load(self, connection: Connection, panes: Panes) -> None:
         """The panes spread over their windows, in tables that are emptied with every transaction."""
@@ -32,17 +38,16 @@ class Spread:
         sums = [(part.column, part.type) for part in parts]
         windows = [("window_start", "timestamptz"), ("window_end", "timestamptz")]
         counts = [("events", "bigint"), ("late_events", "bigint")]
+        make_scratch(connection, self._shape.spread, [*windows, *groups, *counts, *sums])
+        if metric.window.panes == 1:
+            self._copy(connection, self._shape.spread, self._window_lines(panes))
+            return
         make_scratch(
             connection,
             self._shape.panes,
             [("pane", "timestamptz"), ("missed", "int"), *groups, counts[0], *sums],
         )
-        make_scratch(connection, self._shape.spread, [*windows, *groups, *counts, *sums])
-        with (
-            connection.cursor() as cursor,
-            cursor.copy(sql.SQL("COPY {} FROM STDIN").format(self._shape.panes)) as copy,
-        ):
-            copy.write(self._pane_lines(panes))
+        self._copy(connection, self._shape.panes, self._pane_lines(panes))
         in_time = sql.SQL("FILTER (WHERE k >= missed)")
         connection.execute(
             sql.SQL(
@@ -60,39 +65,80 @@ class Spread:
                 sums=sql.SQL("").join(sql.SQL(", ") + within_batch(part, in_time) for part in parts),
             )
         )
-        # Postgres knows nothing about a new temporary table, and would join it row by row.
-        connection.execute(sql.SQL("ANALYZE {}").format(self._shape.spread))
 
-    def _pane_lines(self, panes: Panes) -> str:
-        """The rows in the text format of COPY; a row is as cheap as joining its texts."""
-        at = [self._shape.places[part.column] for part in self._shape.resolved.parts]
-        times = {pane: str(to_time(pane)) for pane in {row[0] for row in panes.rows}}
-        names = [self._shape.grouping(n) for n, _ in enumerate(self._shape.metric.groupings)]
+    def _copy(self, connection: Connection, table: sql.Identifier, lines: str) -> None:
+        with (
+            connection.cursor() as cursor,
+            cursor.copy(sql.SQL("COPY {} FROM STDIN").format(table)) as copy,
+        ):
+            copy.write(lines)
+
+    def _window_lines(self, panes: Panes) -> str:
+        """Where a window is one pane, its pane is its row: what was missed counts as late alone."""
+        size = self._shape.metric.window.size
+        spans = {pane: f"{(at := _time(pane))}\t{at + size}" for pane in {row[0] for row in panes.rows}}
         lines = []
-        for pane, missed, grouping, labels, items in panes.rows:
-            own = self._shape.labels(grouping, labels)
-            texts = (NULL if items[n] is None else items[n].translate(ESCAPES) for n in at)  # type: ignore[union-attr]
-            groups = (label.translate(ESCAPES) for label in own)
-            lines.append(
-                "\t".join((times[pane], str(missed), names[grouping], *groups, str(items[0]), *texts))
-            )
+        for pane, missed, head, count, texts in self._texts(panes):
+            if missed:
+                lines.append("\t".join((spans[pane], head, "0", count, *[NULL] * len(texts))))
+            else:
+                lines.append("\t".join((spans[pane], head, count, "0", *texts)))
         return "\n".join(lines) + "\n"
 
-    def guard(self, connection: Connection) -> None:
+    def _pane_lines(self, panes: Panes) -> str:
+        times = {pane: str(_time(pane)) for pane in {row[0] for row in panes.rows}}
+        lines = [
+            "\t".join((times[pane], str(missed), head, count, *texts))
+            for pane, missed, head, count, texts in self._texts(panes)
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _texts(self, panes: Panes) -> Iterator[tuple[int, int, str, str, list[str]]]:
+        """Pane, missed windows, group, events and values in the text format of COPY."""
+        at = [self._shape.places[part.column] for part in self._shape.resolved.parts]
+        names = [self._shape.grouping(n) for n, _ in enumerate(self._shape.metric.groupings)]
+        for pane, missed, grouping, labels, items in panes.rows:
+            own = self._shape.labels(grouping, labels)
+            head = "\t".join((names[grouping], *[label.translate(ESCAPES) for label in own]))
+            texts = [NULL if (text := items[n]) is None else text.translate(ESCAPES) for n in at]
+            yield pane, missed, head, str(items[0]), texts
+
+    def guard(self, connection: Connection, panes: Panes) -> None:
         """Groups beyond the limit of a window are merged into one, `(other)`; who is in stays in."""
         if not self._shape.metric.dimensions:
             return
-        crowded = connection.execute(
-            sql.SQL(
-                'SELECT window_start, window_end, "grouping" FROM (SELECT window_start, window_end,'
-                ' "grouping", count(*) + (SELECT count(*) FROM {} t WHERE t.window_start = s.window_start'
-                " AND t.window_end = s.window_end AND t.grouping = s.grouping) AS n FROM {} s"
-                " GROUP BY 1, 2, 3) g WHERE n > %s"
-            ).format(self._shape.table, self._shape.spread),
-            (self._shape.metric.limit,),
-        ).fetchall()
-        for start, end, grouping in crowded:
-            self._merge_others(connection, (start, end, grouping))
+        for end, grouping in self._perhaps_crowded(panes):
+            place = (end - self._shape.metric.window.size, end, self._shape.grouping(grouping))
+            known, added = self._count(connection, place)
+            self._bounds[end, grouping] = known + added
+            if known + added > self._shape.metric.limit:
+                self._merge_others(connection, place)
+
+    def _perhaps_crowded(self, panes: Panes) -> list[tuple[datetime, int]]:
+        """Windows and groupings that may have more groups than allowed, by an upper bound of their number."""
+        window = self._shape.metric.window
+        added: dict[tuple[int, int], int] = {}
+        for pane, _, grouping, *_ in panes.rows:
+            added[pane, grouping] = added.get((pane, grouping), 0) + 1
+        if len(self._bounds) > BOUNDS:
+            self._bounds.clear()
+        crowded = []
+        for (pane, grouping), rows in added.items():
+            for k in range(window.panes):
+                key = (_time(pane + window.hop_us * (k + 1)), grouping)
+                # A window that this process has not seen may be full already.
+                self._bounds[key] = self._bounds.get(key, self._shape.metric.limit) + rows
+                if self._bounds[key] > self._shape.metric.limit:
+                    crowded.append(key)
+        return list(dict.fromkeys(crowded))
+
+    def _count(self, connection: Connection, place: tuple[Any, ...]) -> tuple[int, int]:
+        """The groups that the table has, and those that the batch has."""
+        counts = sql.SQL("SELECT (SELECT count(*) FROM {} WHERE {}), (SELECT count(*) FROM {} WHERE {})")
+        found = connection.execute(
+            counts.format(self._shape.table, HERE, self._shape.spread, HERE), (*place, *place)
+        ).fetchone()
+        return (found[0], found[1]) if found else (0, 0)
 
     def _merge_others(self, connection: Connection, place: tuple[Any, ...]) -> None:
         """New groups that find no room, the smallest first, lose their names."""
@@ -100,10 +146,11 @@ class Spread:
         own = self._shape.metric.groupings[names.index(place[2])]
         if not own:
             return
-        here = sql.SQL('window_start = %s AND window_end = %s AND "grouping" = %s')
+        # Postgres knows nothing about a new temporary table, and would join it row by row.
+        connection.execute(sql.SQL("ANALYZE {}").format(self._shape.spread))
         found = connection.execute(
             sql.SQL("SELECT count(*) FROM {} WHERE {} AND {} <> %s").format(
-                self._shape.table, here, sql.Identifier(own[0])
+                self._shape.table, HERE, sql.Identifier(own[0])
             ),
             (*place, OTHER),
         ).fetchone()
@@ -117,7 +164,7 @@ class Spread:
             ).format(
                 dims=column_list(own),
                 table=self._shape.table,
-                here=here,
+                here=HERE,
                 spread=self._shape.spread,
                 first=sql.Identifier(own[0]),
                 others=sql.SQL(", ").join(
@@ -131,3 +178,7 @@ class Spread:
                 "metric %s, window %s: %d groups beyond the limit of %d went to (other)",
                 *(self._shape.metric.name, place[0].isoformat(), moved, self._shape.metric.limit),
             )
+
+
+def _time(micros: int) -> datetime:
+    return EPOCH + micros * MICROSECOND

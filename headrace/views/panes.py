@@ -1,9 +1,9 @@
 """A batch reduced to panes: for every metric, grouping and pane, partial results that can be merged.
 
-One job for all metrics of a source, written as one SQL text: it is made once, so that a batch costs one
-analysis, and it holds nothing that changes from batch to batch, so that Spark compiles it once. A pane is as
-long as the hop of its window; an event is in one pane, and the store spreads panes, not events, over sliding
-windows.
+One job for all metrics of a source, written as one SQL text that holds nothing that changes from batch to
+batch, so that Spark compiles it once. All aggregations over fixed-size values are fused into one; a metric
+with sketches, texts or positions has some of its own. A pane is as long as the hop of its window; an event is
+in one pane, and the store spreads panes, not events, over sliding windows.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from headrace.fates import ACCEPTED
-from headrace.measures import HLL_LG_K, Measure
 from headrace.metrics import Metric
+from headrace.views.aggregates import EVENTS, Aggregate, aggregates
+from headrace.views.fused import Fused, FusedBranch, Wide
 from headrace.views.resolve import ResolvedMetric
 
 NONE, OTHER = "(none)", "(other)"  # labels of a missing value, and of the groups beyond the limit
 FEW = 50_000  # rows that one task reduces sooner than a shuffle would
-PLACE = "struct(__event_time, __partition, __offset)"
 Watermarks = dict[str, int | None]  # of the source before the batch, by kind of time
 
 
@@ -49,12 +49,18 @@ class Panes:
 
 @dataclass(frozen=True)
 class Branch:
-    """One aggregation of the job: whose rows they are, and its SQL."""
+    """One aggregation of the job: whose rows they are, by what they are grouped, and what is computed."""
 
     metric: int
     grouping: int
-    top: str
-    text: str
+    top: str  # the measure whose items are counted, or none
+    takes: str
+    dims: tuple[str, ...]
+    aggregates: tuple[Aggregate, ...]
+
+    @property
+    def is_fixed(self) -> bool:
+        return all(aggregate.type for aggregate in self.aggregates)
 
 
 class PaneJob:
@@ -69,167 +75,140 @@ class PaneJob:
         session = judged.sparkSession
         judged.createOrReplaceTempView("judged")
         few = rows < FEW
-        query = session.sql(self._text(watermarks, few))
+        places = [_Place(r.metric, watermarks) for r in self._resolved]
+        fused = Fused([self._fused(n, places) for n, b in enumerate(self._branches) if b.is_fixed])
+        query = session.sql(self._text(fused, places, few))
         panes = [Panes(r) for r in self._resolved]
         for row in (query.coalesce(1) if few else query).toArrow().to_pylist():
-            if row["branch"] < 0:
-                for pane, filtered in zip(panes, row["items"][1:], strict=True):
-                    pane.accepted, pane.filtered = int(row["items"][0]), int(filtered)
-            else:
-                _take(panes, self._branches[row["branch"]], row)
-        for n, mine in enumerate(panes):
-            if any(missed for _, missed, *_ in mine.rows):
-                mine.late = self._late_rows(session, n, watermarks)
+            number, items = row["branch"], row["items"]
+            if number < 0:
+                for pane, filtered in zip(panes, items[1:], strict=True):
+                    pane.accepted, pane.filtered = int(items[0]), int(filtered)
+                continue
+            branch = self._branches[number]
+            own = fused.items(number, items) if branch.is_fixed else items
+            _take(panes[branch.metric], branch, row, own)
+        if any(missed for mine in panes for _, missed, *_ in mine.rows):
+            for row in session.sql(_late(self._resolved, places)).toArrow().to_pylist():
+                panes[row["metric"]].late.append(row)
         return panes
 
-    def _text(self, watermarks: Watermarks, few: bool) -> str:
-        branches = [
-            f"SELECT {n} AS branch, __pane AS pane, __missed AS missed, {branch.text}"
+    def _fused(self, number: int, places: list[_Place]) -> FusedBranch:
+        branch = self._branches[number]
+        place = places[branch.metric]
+        return FusedBranch(number, branch.takes, place.pane, place.missed, branch.dims, branch.aggregates)
+
+    def _text(self, fused: Fused, places: list[_Place], few: bool) -> str:
+        own = [
+            _alone(n, branch, places[branch.metric])
             for n, branch in enumerate(self._branches)
+            if not branch.is_fixed
         ]
-        return f"{self._tables(watermarks, few)} {_totals(self._resolved)} UNION ALL " + " UNION ALL ".join(
-            branches
-        )
-
-    def _tables(self, watermarks: Watermarks, few: bool) -> str:
-        hint = "/*+ COALESCE(1) */" if few else ""
-        own = (
-            "partition AS __partition, offset AS __offset, event_time AS __event_time, clock AS __clock,"
-            " unix_micros(log_time) AS __log_time, dedupe_id AS __id, fields.*"
-        )
-        accepted = f"accepted AS (SELECT {hint} {own} FROM judged WHERE fate = {ACCEPTED})"
-        taken = [f"m{n} AS ({_taken(r.metric, watermarks)})" for n, r in enumerate(self._resolved)]
-        return f"WITH {', '.join([accepted, *taken])}"
-
-    def _late_rows(self, session: SparkSession, number: int, watermarks: Watermarks) -> list[dict[str, Any]]:
-        late = session.sql(
-            f"{self._tables(watermarks, False)} SELECT substring(__id, 2) AS event_id,"
-            " __partition AS partition, __offset AS offset, __event_time AS event_time, __pane AS pane,"
-            " __missed AS missed, __missed_by_clock AS missed_by_clock, __limit AS clock"
-            f" FROM m{number} WHERE __missed > 0"
-        )
-        return list(late.toArrow().to_pylist())
+        shared = [fused.select("accepted", LABEL)] if any(b.is_fixed for b in self._branches) else []
+        parts = " UNION ALL ".join([_totals(self._resolved), *shared, *own])
+        return f"WITH {_accepted(few)} {parts}"
 
 
-def _taken(metric: Metric, watermarks: Watermarks) -> str:
-    """The events that the metric takes, with pane and number of windows that are over for them."""
-    window = metric.window
-    by_event = window.time == "event"
-    time = "__event_time" if by_event else "__log_time"
-    clock = "__clock" if by_event else "CAST(NULL AS BIGINT)"
-    known = watermarks.get(window.time)
-    limit = f"greatest({clock}, {'CAST(NULL AS BIGINT)' if known is None else f'{known}L'})"
-    pane = f"({time} - pmod({time}, {window.hop_us}L))"
+class _Place:
+    """Where an event belongs in a metric: its pane, and how many of its windows are over for it."""
 
-    def missed(now: str) -> str:
+    def __init__(self, metric: Metric, watermarks: Watermarks) -> None:
+        window = metric.window
+        by_event = window.time == "event"
+        time = "__event_time" if by_event else "__log_time"
+        clock = "__clock" if by_event else "CAST(NULL AS BIGINT)"
+        known = watermarks.get(window.time)
+        self.pane = f"({time} - pmod({time}, {window.hop_us}L))"
+        self.limit = clock if known is None else f"greatest({clock}, {known}L)"
+        self.missed, self.missed_by_clock = self._missed(metric, self.limit), self._missed(metric, clock)
+
+    def _missed(self, metric: Metric, now: str) -> str:
+        hop = metric.window.hop_us
         # The window that ends first ends with the pane; each further one a hop later.
-        over = f"floor(({now} - {metric.final_us}L - {pane} - {window.hop_us}L) / {window.hop_us}L) + 1"
-        return f"CAST(coalesce(least(greatest({over}, 0), {window.panes}), 0) AS INT)"
+        over = f"floor(({now} - {metric.final_us}L - {self.pane} - {hop}L) / {hop}L) + 1"
+        return f"CAST(coalesce(least(greatest({over}, 0), {metric.window.panes}), 0) AS INT)"
 
-    return (
-        f"SELECT *, {pane} AS __pane, {limit} AS __limit, {missed(limit)} AS __missed,"
-        f" {missed(clock)} AS __missed_by_clock FROM accepted"
-        + (f" WHERE ({metric.where})" if metric.where else "")
+
+def _accepted(few: bool) -> str:
+    hint = "/*+ COALESCE(1) */" if few else ""
+    own = (
+        "partition AS __partition, offset AS __offset, event_time AS __event_time, clock AS __clock,"
+        " unix_micros(log_time) AS __log_time, dedupe_id AS __id, fields.*"
     )
+    return f"accepted AS (SELECT {hint} {own} FROM judged WHERE fate = {ACCEPTED})"
 
 
 def _branches(number: int, resolved: ResolvedMetric) -> list[Branch]:
     metric = resolved.metric
-    values = ["CAST(count(*) AS STRING)"]
+    takes = f"({metric.where})" if metric.where else "true"
+    values = [EVENTS]
     for name, measure in metric.measures.items():
-        values += _aggregate(measure, resolved.types.get(name, ""))
+        values += aggregates(measure, resolved.types.get(name, ""))
     found = []
     for n, grouping in enumerate(metric.groupings):
-        keys = ", ".join(["__pane", "__missed", *[f"`{name}`" for name in grouping]])
-        labels = ", ".join(_label(f"`{name}`") for name in grouping)
-        dims = f"CAST(array({labels}) AS array<string>) AS dims"
-        text = f"{dims}, array({', '.join(values)}) AS items FROM m{number} GROUP BY {keys}"
-        found.append(Branch(number, n, "", text))
+        dims = tuple(f"`{name}`" for name in grouping)
+        found.append(Branch(number, n, "", takes, dims, tuple(values)))
         for name, measure in metric.measures.items():
             if measure.kind == "top":
-                item = f"CAST(({measure.expression}) AS STRING)"
-                kept = f" AND ({measure.where})" if measure.where else ""
-                counted = (
-                    f"{dims}, array({_label('__item')}, CAST(count(*) AS STRING)) AS items FROM"
-                    f" (SELECT *, {item} AS __item FROM m{number} WHERE {item} IS NOT NULL{kept})"
-                    f" GROUP BY {keys}, __item"
+                item = f"({measure.expression})"
+                kept = f"{takes} AND {item} IS NOT NULL" + (
+                    f" AND ({measure.where})" if measure.where else ""
                 )
-                found.append(Branch(number, n, name, counted))
+                found.append(Branch(number, n, name, kept, (*dims, item), (EVENTS,)))
     return found
 
 
-def _label(value: str) -> str:
-    """A real value that looks like one of our labels gets a backslash, so that the two stay apart."""
-    text = f"CAST({value} AS STRING)"
-    escaped = rf"CASE WHEN startswith({text}, '(') THEN concat('\\', {text}) ELSE {text} END"
-    return f"coalesce({escaped}, '{NONE}')"
+# A real value that looks like one of our labels gets a backslash, so that the two stay apart.
+LABEL = rf"coalesce(CASE WHEN startswith({{0}}, '(') THEN concat('\\', {{0}}) ELSE {{0}} END, '{NONE}')"
 
 
-def _aggregate(measure: Measure, type_: str) -> list[str]:
-    """The partial results of a measure as texts, in the order of its parts."""
-    if measure.kind == "count":
-        return [_text(f"count({_if(measure, '1')})")]
-    value = _if(measure, f"({measure.expression})")
-    place = f"CASE WHEN {value} IS NOT NULL THEN {PLACE} END"
-    match measure.kind:
-        case "sum":
-            return [_text(f"sum({_exact(value, type_)})")]
-        case "mean":
-            return [_text(f"sum({_exact(value, type_)})"), _text(f"count({value})")]
-        case "variance" | "stddev":
-            rounded = f"try_cast({value} AS DECIMAL(14,4))"
-            return [
-                _text(f"{what})")
-                for what in (f"sum({rounded}", f"sum({rounded} * {rounded}", f"count({rounded}")
-            ]
-        case "min" | "max":
-            return [_text(f"{measure.kind}({value})")]
-        case "first":
-            return [_text(f"min_by({value}, {place})"), _place(f"min({place})")]
-        case "last":
-            return [_text(f"max_by({value}, {place})"), _place(f"max({place})")]
-        case "distinct":
-            return [f"hex(hll_sketch_agg(CAST({value} AS STRING), {HLL_LG_K}))"]
-        case "quantiles":
-            return [f"hex(kll_sketch_agg_double(CAST({value} AS DOUBLE)))"]
-        case _:
-            return []
-
-
-def _if(measure: Measure, value: str) -> str:
-    return f"CASE WHEN ({measure.where}) THEN {value} END" if measure.where else value
-
-
-def _exact(value: str, type_: str) -> str:
-    if type_ == "double":
-        return f"try_cast({value} AS DECIMAL(28,10))"
-    return value if type_.startswith("decimal") else f"CAST({value} AS DECIMAL(20,0))"
-
-
-def _text(value: str) -> str:
-    return f"CAST({value} AS STRING)"
-
-
-def _place(place: str) -> str:
-    parts = ", ".join(f"{place}.{name}" for name in ("__event_time", "__partition", "__offset"))
-    return f"CASE WHEN {place} IS NOT NULL THEN concat('{{', concat_ws(',', {parts}), '}}') END"
+def _alone(number: int, branch: Branch, place: _Place) -> str:
+    """A branch as an aggregation of its own."""
+    keys = [f"__d{n}" for n in range(len(branch.dims))]
+    dims = "".join(f", CAST({dim} AS STRING) AS {key}" for dim, key in zip(branch.dims, keys, strict=True))
+    rows = f"SELECT *, {place.pane} AS __pane, {place.missed} AS __missed{dims} FROM accepted"
+    labels = ", ".join(LABEL.format(key) for key in keys)
+    items = ", ".join(aggregate.text for aggregate in branch.aggregates)
+    return (
+        f"SELECT {number} AS branch, __pane AS pane, __missed AS missed,"
+        f" CAST(array({labels}) AS array<string>) AS dims, array({items}) AS items"
+        f" FROM ({rows} WHERE {branch.takes}) GROUP BY {', '.join(['__pane', '__missed', *keys])}"
+    )
 
 
 def _totals(resolved: list[ResolvedMetric]) -> str:
     """How many events there are, and for each metric how many its condition leaves out."""
     out = [f"count_if(NOT coalesce(({r.metric.where}), false))" if r.metric.where else "0" for r in resolved]
-    counts = ", ".join(_text(c) for c in ("count(*)", *out))
+    counts = ", ".join(f"CAST({count} AS STRING)" for count in ("count(*)", *out))
     return (
         "SELECT -1 AS branch, 0L AS pane, 0 AS missed, CAST(array() AS array<string>) AS dims,"
         f" array({counts}) AS items FROM accepted"
     )
 
 
-def _take(panes: list[Panes], branch: Branch, row: dict[str, Any]) -> None:
-    mine = panes[branch.metric]
-    place = (row["pane"], row["missed"], branch.grouping, row["dims"])
+def _late(resolved: list[ResolvedMetric], places: list[_Place]) -> str:
+    """The events that missed a window, once for each metric in which they did."""
+    wide = Wide()
+    rows = []
+    for n, (r, place) in enumerate(zip(resolved, places, strict=True)):
+        takes = f"coalesce(({r.metric.where}), false)" if r.metric.where else "true"
+        own = (str(n), takes, place.pane, place.missed, place.missed_by_clock, place.limit)
+        rows.append(f"({', '.join(wide.name(text) for text in own)}) AS m{n}")
+    ids = ("event_id", "partition", "offset", "event_time")
+    kept = ("substring(__id, 2)", "__partition", "__offset", "__event_time")
+    events = ", ".join(f"{text} AS {name}" for text, name in zip(kept, ids, strict=True))
+    source = f"SELECT {events}, {wide.columns()} FROM accepted"
+    columns = "metric, takes, pane, missed, missed_by_clock, clock"
+    return (
+        f"WITH {_accepted(False)} SELECT * EXCEPT (named, takes) FROM ({source})"
+        f" UNPIVOT INCLUDE NULLS (({columns}) FOR named IN ({', '.join(rows)})) WHERE takes AND missed > 0"
+    )
+
+
+def _take(mine: Panes, branch: Branch, row: dict[str, Any], items: list[str | None]) -> None:
+    dims = row["dims"][: len(branch.dims)]
     if branch.top:
-        item, count = row["items"]
-        mine.counts.setdefault(branch.top, []).append((*place, item, int(count)))
+        place = (row["pane"], row["missed"], branch.grouping, dims[:-1])
+        mine.counts.setdefault(branch.top, []).append((*place, dims[-1], int(items[0] or 0)))
     else:
-        mine.rows.append((*place, row["items"]))
+        mine.rows.append((row["pane"], row["missed"], branch.grouping, dims, items))
