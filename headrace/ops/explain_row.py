@@ -115,7 +115,8 @@ class RowReader:
                 tuple(
                     Revision(revision, state, at, watermark, {n: was[n] for n in values if n in was})
                     for revision, state, at, watermark, was in revisions
-                ),
+                )
+                or _only_version(values, self._metric.visible),
                 last[0] if last else -1,
                 frozenset(others),
             )
@@ -173,7 +174,7 @@ class RowReader:
     def _row(
         self, connection: Connection, start: datetime, grouping: str, labels: Mapping[str, str]
     ) -> dict[str, Any] | None:
-        names = (*shown_columns(self._metric), "watermark", "updated_at")
+        names = (*shown_columns(self._metric), "watermark", "published_at", "updated_at")
         same = sql.SQL("").join(sql.SQL(" AND {} = %s").format(sql.Identifier(name)) for name in labels)
         found = connection.execute(
             sql.SQL('SELECT {} FROM {} WHERE window_start = %s AND "grouping" = %s{}').format(
@@ -243,3 +244,11 @@ def _joined(rows: Iterable[tuple[int, int, int]]) -> dict[int, list[Range]]:
 
 def _words(by: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={label}" for name, label in by.items())
+
+
+def _only_version(row: Mapping[str, Any], visible: Iterable[str]) -> tuple[Revision, ...]:
+    """A row that was published and never corrected has one version: itself."""
+    if row["published_at"] is None:
+        return ()
+    values = {name: row[name] for name in ("events", "late_events", *visible)}
+    return (Revision(row["revision"], row["state"], row["published_at"], row["watermark"], values),)

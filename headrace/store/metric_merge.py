@@ -32,9 +32,14 @@ class MetricStore:
         self._refuse_final(panes, watermark)
         self._spread.load(connection, panes)
         self._spread.guard(connection, panes)
-        self._upsert(connection, published=self._reaches_back(panes, watermark))
+        corrects = self._reaches_back(panes, watermark)
+        if corrects:
+            self._remember_touched(connection, "preliminary", sql.SQL("published_at"))
+        self._upsert(connection)
         for name, measure in self._shape.resolved.packed.items():
             self._packed.merge(connection, name, measure, panes)
+        if corrects:
+            self._remember_touched(connection, "corrected", sql.SQL("now()"))
         self._write_late(connection, panes)
 
     def advance(
@@ -54,13 +59,15 @@ class MetricStore:
             ("final", self._shape.metric.final_after, "state <> 'final'"),
             ("preliminary", self._shape.metric.preliminary_after, "state = 'open'"),
         ):
-            self._publish(
+            self._remember(
                 connection,
                 sql.SQL(
                     "UPDATE {} SET state = {}, revision = greatest(revision, 1), watermark = %s,"
-                    " updated_at = now() WHERE {} AND window_end <= %s RETURNING *"
+                    " published_at = coalesce(published_at, now()), updated_at = now()"
+                    " WHERE {} AND window_end <= %s RETURNING *"
                 ).format(self._shape.table, sql.Literal(state), sql.SQL(where)),
                 (at, at - wait),
+                only=sql.SQL("revision > 1"),
             )
         # By the start, which the primary key begins with.
         connection.execute(
@@ -108,8 +115,7 @@ class MetricStore:
                     hint="the batch is not recorded; this is a defect, please report it",
                 )
 
-    def _upsert(self, connection: Connection, *, published: bool) -> None:
-        """`published`: some of the rows may have been shown already, and are corrected now."""
+    def _upsert(self, connection: Connection) -> None:
         parts = self._shape.resolved.parts
         counted = ["events", "late_events", *[part.column for part in parts]]
         columns, keys = column_list([*self._shape.keys, *counted]), column_list(self._shape.keys)
@@ -135,42 +141,53 @@ class MetricStore:
             changes=changes,
             merged=sql.SQL("").join(with_row(part) for part in parts),
         )
-        if published:
-            only = sql.SQL("state = 'corrected' AND events > 0")
-            self._publish(connection, merge + sql.SQL(" RETURNING *"), (), only)
-        else:
-            connection.execute(merge)
+        connection.execute(merge)
 
-    def _publish(
+    def _remember_touched(self, connection: Connection, state: str, made_at: sql.SQL) -> None:
+        """Keep the versions of the rows in a state that this batch adds events to."""
+        touched = sql.SQL(
+            "SELECT t.* FROM {} t JOIN (SELECT {keys} FROM {} GROUP BY {keys} HAVING sum(events) > 0) s"
+            " USING ({keys}) WHERE t.state = {state}"
+        ).format(
+            self._shape.table,
+            self._shape.spread,
+            keys=column_list(self._shape.keys),
+            state=sql.Literal(state),
+        )
+        self._remember(connection, touched, (), made_at=made_at)
+
+    def _remember(
         self,
         connection: Connection,
         change: sql.Composed,
         values: tuple[Any, ...],
-        only: sql.SQL | None = None,
+        only: sql.SQL = sql.SQL("true"),
+        made_at: sql.SQL = sql.SQL("now()"),
     ) -> None:
-        """Make a change and remember the revisions that came of it."""
-        dims = [
-            part
-            for name in self._shape.metric.dimensions
-            for part in (sql.Literal(name), sql.Identifier(name))
-        ]
-        shown = [
-            part for name in self._shape.metric.visible for part in (sql.Literal(name), sql.Identifier(name))
-        ]
+        """Make a change and keep the versions that came of it.
+
+        Only rows that were corrected have several versions: of all others the row itself tells the story.
+        """
+        metric = self._shape.metric
+        names = (metric.dimensions, metric.visible)
+        dims, shown = (
+            [part for name in group for part in (sql.Literal(name), sql.Identifier(name))] for group in names
+        )
         connection.execute(
             sql.SQL(
                 "WITH changed AS ({}) INSERT INTO headrace.revisions (app, metric, window_start, window_end,"
-                ' "grouping", dimensions, revision, state, "values", watermark)'
+                ' "grouping", dimensions, revision, state, "values", watermark, at)'
                 ' SELECT {}, {}, window_start, window_end, "grouping", jsonb_build_object({}), revision,'
-                " state, jsonb_build_object('events', events, 'late_events', late_events, {}), watermark"
+                " state, jsonb_build_object('events', events, 'late_events', late_events, {}), watermark, {}"
                 " FROM changed WHERE {} ON CONFLICT DO NOTHING"
             ).format(
                 change,
                 sql.Literal(self._shape.app),
-                sql.Literal(self._shape.metric.name),
+                sql.Literal(metric.name),
                 sql.SQL(", ").join(dims),
                 sql.SQL(", ").join(shown),
-                only or sql.SQL("true"),
+                made_at,
+                only,
             ),
             values,
         )

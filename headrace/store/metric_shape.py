@@ -35,11 +35,11 @@ class MetricShape:
     def grouping(self, number: int) -> str:
         return ",".join(self.metric.groupings[number]) or "all"
 
-    def labels(self, number: int, labels: list[str]) -> list[str]:
+    def labels(self, number: int, labels: Sequence[str]) -> list[str]:
         given = dict(zip(self.metric.groupings[number], labels, strict=True))
         return [given.get(name, ALL) for name in self.metric.dimensions]
 
-    def windows(self, pane: int, missed: int, grouping: int, labels: list[str]) -> Iterator[Key]:
+    def windows(self, pane: int, missed: int, grouping: int, labels: Sequence[str]) -> Iterator[Key]:
         """The keys of the rows that a pane belongs to."""
         window = self.metric.window
         for k in range(missed, window.panes):

@@ -95,7 +95,13 @@ def define(connection: Connection, app: str, resolved: ResolvedMetric) -> None:
     ).fetchone()
     if found is None:
         _create(connection, app, resolved)
-    elif found[0] != now:
+    else:
+        connection.execute(
+            sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS published_at timestamptz").format(
+                table_name(app, metric)
+            )
+        )
+    if found is not None and found[0] != now:
         _change(connection, app, resolved, found[0], now)
     connection.execute(
         "INSERT INTO headrace.metrics VALUES (%s, %s, %s)"
@@ -153,7 +159,8 @@ def _create(connection: Connection, app: str, resolved: ResolvedMetric) -> None:
             "CREATE TABLE {} (window_start timestamptz NOT NULL, window_end timestamptz NOT NULL,"
             ' "grouping" text NOT NULL, {}, state text NOT NULL, revision int NOT NULL,'
             " events bigint NOT NULL, late_events bigint NOT NULL, {},"
-            " watermark timestamptz, updated_at timestamptz NOT NULL, PRIMARY KEY ({}))"
+            " watermark timestamptz, published_at timestamptz, updated_at timestamptz NOT NULL,"
+            " PRIMARY KEY ({}))"
             " WITH (fillfactor = 70)"
         ).format(
             name,

@@ -8,7 +8,7 @@ if input type and function are the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from headrace.views.aggregates import Aggregate
@@ -50,8 +50,13 @@ class Fused:
         self._slots = _slots(branches)
         self._places = {branch.number: _places(branch, self._slots) for branch in branches}
 
-    def select(self, source: str, label: str) -> str:
-        """Rows of branch, pane, missed, dims and items; `label` makes the text of a dimension."""
+    @property
+    def width(self) -> tuple[int, int]:
+        """How many dims and items a row has."""
+        return self._dims, len(self._slots)
+
+    def select(self, source: str, shown: Callable[[list[str], list[str]], str]) -> str:
+        """`shown` makes the end of the SELECT clause, from the names of dims and the texts of items."""
         wide = Wide()
         rows = [self._row(branch, wide) for branch in self._branches]
         dims = [f"d{n}" for n in range(self._dims)]
@@ -61,12 +66,11 @@ class Fused:
             f"(SELECT {wide.columns()} FROM {source})"
             f" UNPIVOT INCLUDE NULLS (({columns}) FOR named IN ({', '.join(rows)}))"
         )
-        labels = ", ".join(label.format(name) for name in dims)
-        items = ", ".join(how.format(slot) for (how, _), slot in zip(self._slots, slots, strict=True))
-        keys = ", ".join(["branch", "pane", "missed", *dims])
+        items = [how.format(slot) for (how, _), slot in zip(self._slots, slots, strict=True)]
+        keys = ["branch", "pane", "missed", *dims]
         return (
-            f"SELECT branch, pane, missed, CAST(array({labels}) AS array<string>) AS dims,"
-            f" array({items}) AS items FROM {unpivoted} WHERE takes GROUP BY {keys}"
+            f"SELECT branch, pane, missed, {shown(dims, items)} FROM {unpivoted}"
+            f" WHERE takes GROUP BY {', '.join(keys)}"
         )
 
     def items(self, number: int, items: Sequence[str | None]) -> list[str | None]:

@@ -8,7 +8,9 @@ in one pane, and the store spreads panes, not events, over sliding windows.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -21,6 +23,8 @@ from headrace.views.resolve import ResolvedMetric
 
 NONE, OTHER = "(none)", "(other)"  # labels of a missing value, and of the groups beyond the limit
 FEW = 50_000  # rows that one task reduces sooner than a shuffle would
+NO_TEXT = "CAST(NULL AS STRING)"
+Labels = tuple[str, ...]
 Watermarks = dict[str, int | None]  # of the source before the batch, by kind of time
 
 
@@ -29,8 +33,8 @@ class Panes:
     """What one metric gets from a batch. A row: pane, missed windows, grouping, labels, values as text."""
 
     resolved: ResolvedMetric
-    rows: list[tuple[int, int, int, list[str], list[str | None]]] = field(default_factory=list)
-    counts: dict[str, list[tuple[int, int, int, list[str], str, int]]] = field(default_factory=dict)  # top
+    rows: list[tuple[int, int, int, Labels, Sequence[str | None]]] = field(default_factory=list)
+    counts: dict[str, list[tuple[int, int, int, Labels, str, int]]] = field(default_factory=dict)  # top
     late: list[dict[str, Any]] = field(default_factory=list)
     accepted: int = 0
     filtered: int = 0
@@ -77,36 +81,65 @@ class PaneJob:
         few = rows < FEW
         places = [_Place(r.metric, watermarks) for r in self._resolved]
         fused = Fused([self._fused(n, places) for n, b in enumerate(self._branches) if b.is_fixed])
-        query = session.sql(self._text(fused, places, few))
+        width = self._width(fused)
+        query = session.sql(self._text(fused, width, places, few))
         panes = [Panes(r) for r in self._resolved]
-        for row in (query.coalesce(1) if few else query).toArrow().to_pylist():
-            number, items = row["branch"], row["items"]
+        for number, pane, missed, dims, items in _rows(query.coalesce(1) if few else query, width):
             if number < 0:
-                for pane, filtered in zip(panes, items[1:], strict=True):
-                    pane.accepted, pane.filtered = int(items[0]), int(filtered)
+                for mine, filtered in zip(panes, items[1:], strict=False):
+                    mine.accepted, mine.filtered = int(items[0] or 0), int(filtered or 0)
                 continue
             branch = self._branches[number]
             own = fused.items(number, items) if branch.is_fixed else items
-            _take(panes[branch.metric], branch, row, own)
+            _take(panes[branch.metric], branch, (pane, missed, branch.grouping), dims, own)
         if any(missed for mine in panes for _, missed, *_ in mine.rows):
             for row in session.sql(_late(self._resolved, places)).toArrow().to_pylist():
                 panes[row["metric"]].late.append(row)
         return panes
+
+    def _width(self, fused: Fused) -> Width:
+        """How many columns of dims and of items are enough for every branch."""
+        dims, items = fused.width
+        return Width(
+            max([dims, *[len(b.dims) for b in self._branches]]),
+            max([items, len(self._resolved) + 1, *[len(b.aggregates) for b in self._branches]]),
+        )
 
     def _fused(self, number: int, places: list[_Place]) -> FusedBranch:
         branch = self._branches[number]
         place = places[branch.metric]
         return FusedBranch(number, branch.takes, place.pane, place.missed, branch.dims, branch.aggregates)
 
-    def _text(self, fused: Fused, places: list[_Place], few: bool) -> str:
+    def _text(self, fused: Fused, width: Width, places: list[_Place], few: bool) -> str:
         own = [
-            _alone(n, branch, places[branch.metric])
+            _alone(n, branch, places[branch.metric], width)
             for n, branch in enumerate(self._branches)
             if not branch.is_fixed
         ]
-        shared = [fused.select("accepted", LABEL)] if any(b.is_fixed for b in self._branches) else []
-        parts = " UNION ALL ".join([_totals(self._resolved), *shared, *own])
+        shared = [fused.select("accepted", width.columns)] if any(b.is_fixed for b in self._branches) else []
+        parts = " UNION ALL ".join([_totals(self._resolved, width), *shared, *own])
         return f"WITH {_accepted(few)} {parts}"
+
+
+@dataclass(frozen=True)
+class Width:
+    """All rows of the job have the same columns: texts, which cost less in Python than lists of texts."""
+
+    dims: int
+    items: int
+
+    def columns(self, dims: Sequence[str], items: Sequence[str]) -> str:
+        labels = [LABEL.format(dim) for dim in dims] + [NO_TEXT] * (self.dims - len(dims))
+        texts = [*labels, *items, *[NO_TEXT] * (self.items - len(items))]
+        return ", ".join(f"{text} AS t{n}" for n, text in enumerate(texts))
+
+
+def _rows(query: DataFrame, width: Width) -> Iterator[tuple[int, int, int, tuple[str, ...], tuple[Any, ...]]]:
+    """Branch, pane, missed, dims and items of every row."""
+    columns = [column.to_pylist() for column in query.toArrow().columns]
+    dims, items = columns[3 : 3 + width.dims], columns[3 + width.dims :]
+    labels = zip(*dims, strict=True) if dims else repeat((), len(columns[0]))
+    return zip(*columns[:3], labels, zip(*items, strict=True), strict=True)
 
 
 class _Place:
@@ -162,28 +195,23 @@ def _branches(number: int, resolved: ResolvedMetric) -> list[Branch]:
 LABEL = rf"coalesce(CASE WHEN startswith({{0}}, '(') THEN concat('\\', {{0}}) ELSE {{0}} END, '{NONE}')"
 
 
-def _alone(number: int, branch: Branch, place: _Place) -> str:
+def _alone(number: int, branch: Branch, place: _Place, width: Width) -> str:
     """A branch as an aggregation of its own."""
     keys = [f"__d{n}" for n in range(len(branch.dims))]
     dims = "".join(f", CAST({dim} AS STRING) AS {key}" for dim, key in zip(branch.dims, keys, strict=True))
     rows = f"SELECT *, {place.pane} AS __pane, {place.missed} AS __missed{dims} FROM accepted"
-    labels = ", ".join(LABEL.format(key) for key in keys)
-    items = ", ".join(aggregate.text for aggregate in branch.aggregates)
+    shown = width.columns(keys, [aggregate.text for aggregate in branch.aggregates])
     return (
-        f"SELECT {number} AS branch, __pane AS pane, __missed AS missed,"
-        f" CAST(array({labels}) AS array<string>) AS dims, array({items}) AS items"
+        f"SELECT {number} AS branch, __pane AS pane, __missed AS missed, {shown}"
         f" FROM ({rows} WHERE {branch.takes}) GROUP BY {', '.join(['__pane', '__missed', *keys])}"
     )
 
 
-def _totals(resolved: list[ResolvedMetric]) -> str:
+def _totals(resolved: list[ResolvedMetric], width: Width) -> str:
     """How many events there are, and for each metric how many its condition leaves out."""
     out = [f"count_if(NOT coalesce(({r.metric.where}), false))" if r.metric.where else "0" for r in resolved]
-    counts = ", ".join(f"CAST({count} AS STRING)" for count in ("count(*)", *out))
-    return (
-        "SELECT -1 AS branch, 0L AS pane, 0 AS missed, CAST(array() AS array<string>) AS dims,"
-        f" array({counts}) AS items FROM accepted"
-    )
+    counts = [f"CAST({count} AS STRING)" for count in ("count(*)", *out)]
+    return f"SELECT -1 AS branch, 0L AS pane, 0 AS missed, {width.columns((), counts)} FROM accepted"
 
 
 def _late(resolved: list[ResolvedMetric], places: list[_Place]) -> str:
@@ -205,10 +233,15 @@ def _late(resolved: list[ResolvedMetric], places: list[_Place]) -> str:
     )
 
 
-def _take(mine: Panes, branch: Branch, row: dict[str, Any], items: list[str | None]) -> None:
-    dims = row["dims"][: len(branch.dims)]
+def _take(
+    mine: Panes,
+    branch: Branch,
+    place: tuple[int, int, int],
+    dims: tuple[str, ...],
+    items: Sequence[str | None],
+) -> None:
+    own = dims[: len(branch.dims)]
     if branch.top:
-        place = (row["pane"], row["missed"], branch.grouping, dims[:-1])
-        mine.counts.setdefault(branch.top, []).append((*place, dims[-1], int(items[0] or 0)))
+        mine.counts.setdefault(branch.top, []).append((*place, own[:-1], own[-1], int(items[0] or 0)))
     else:
-        mine.rows.append((row["pane"], row["missed"], branch.grouping, dims, items))
+        mine.rows.append((*place, own, items))
