@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
+from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -72,21 +74,22 @@ class GateBatches:
         self._topics, self._accounts = topics, accounts
         self._facts, self._received = facts, received
         self._clocks: dict[int, int | None] | None = None
+        self._aside = ThreadPoolExecutor(1, thread_name_prefix="publish")
         self.timings: dict[str, float] = {}
 
-    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+    def __call__(self, batch: DataFrame, batch_id: int) -> BatchFacts:
         began, started_at = time.perf_counter(), datetime.now(UTC)
         # Running the plan is what updates the state of the duplicates, so it comes before any question
         # whether this batch was done already. The copy is cheap rows in memory, not Spark's column cache.
         held = batch.localCheckpoint(eager=False)
         try:
-            self._handle(held, measure_extent(held), batch_id, started_at, began)
+            return self._handle(held, measure_extent(held), batch_id, started_at, began)
         finally:
             held._jdf.queryExecution().toRdd().unpersist(False)
 
     def _handle(
         self, held: DataFrame, extent: Extent, batch_id: int, started_at: datetime, began: float
-    ) -> None:
+    ) -> BatchFacts:
         facts = self._facts()
         if facts.dropped:
             raise LeakError(
@@ -95,24 +98,30 @@ class GateBatches:
             )
         self.timings = {"decode": time.perf_counter() - began}
         if self._is_recorded(batch_id, facts):
-            return
+            return facts
         clocks = self._clocks if self._clocks is not None else self._accounts.clocks()
         crash_point("before_publish")
         closest = self._views.closest if self._views is not None else None
         judged = with_fates(held, extent, clocks, self.contract.lateness, closest)
         self._lap("judge", began)
         limit_arrow_rows(held, extent.longest)
-        tallies = self._send(judged, batch_id, clocks)
+        # Publishing mostly waits for the broker, and deriving has no effect outside: they go together.
+        sent = self._aside.submit(inheritable_thread_target(self._send), judged, batch_id, clocks)
+        try:
+            panes = self._derive(judged, extent, clocks, facts.scanned)
+            self._lap("views", began)
+        finally:
+            wait([sent])
+        tallies = sent.result()
         self._lap("publish", began)
         crash_point("after_publish")
-        panes = self._derive(judged, extent, clocks, facts.scanned)
-        self._lap("views", began)
         record = self._account(batch_id, started_at, facts, by_partition(tallies), clocks, extent)
         self._accounts.record(record, panes)
         self._lap("record", began)
         crash_point("after_store_commit")
         moved = {entry.partition: entry.clock for entry in record.entries}
         self._clocks = {**clocks, **moved}
+        return facts
 
     def _is_recorded(self, batch_id: int, facts: BatchFacts) -> bool:
         """Whether an earlier attempt finished this batch, and not another one of the same number."""

@@ -87,8 +87,8 @@ class GateQuery:
 
         def handle(batch, batch_id):  # type: ignore[no-untyped-def]
             with self._busy:
-                handler(batch, batch_id)
-            position.commit(self._facts().end)
+                facts = handler(batch, batch_id)
+            position.commit(facts.end)
 
         raw = read_stream(self._spark, contract.topics.raw, connections.java, self._max_batch)
         carried = views.carried if views is not None else ()

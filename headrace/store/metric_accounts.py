@@ -54,6 +54,11 @@ class MetricAccounts:
 
     def record(self, connection: Connection, batch: Batch, panes: list[Panes]) -> None:
         """Merge a batch, then move every row as far as the new watermark says."""
+        # Nobody has told Postgres how large the new and the temporary tables are: joined row by row, as it
+        # does with small ones, a batch would take minutes.
+        connection.execute(
+            "SELECT set_config('enable_nestloop', 'off', true), set_config('enable_seqscan', 'off', true)"
+        )
         before = self._watermarks(connection)
         pulses = {
             **self._pulses,

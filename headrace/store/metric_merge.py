@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from psycopg import sql
@@ -33,13 +34,14 @@ class MetricStore:
         self._spread.load(connection, panes)
         self._spread.guard(connection, panes)
         corrects = self._reaches_back(panes, watermark)
+        windows = self._shape.window_starts(panes) if corrects else []
         if corrects:
-            self._remember_touched(connection, "preliminary", sql.SQL("published_at"))
+            self._remember_touched(connection, windows, "preliminary", sql.SQL("published_at"))
         self._upsert(connection)
         for name, measure in self._shape.resolved.packed.items():
             self._packed.merge(connection, name, measure, panes)
         if corrects:
-            self._remember_touched(connection, "corrected", sql.SQL("now()"))
+            self._remember_touched(connection, windows, "corrected", sql.SQL("now()"))
         self._write_late(connection, panes)
 
     def advance(
@@ -143,18 +145,20 @@ class MetricStore:
         )
         connection.execute(merge)
 
-    def _remember_touched(self, connection: Connection, state: str, made_at: sql.SQL) -> None:
+    def _remember_touched(
+        self, connection: Connection, windows: list[datetime], state: str, made_at: sql.SQL
+    ) -> None:
         """Keep the versions of the rows in a state that this batch adds events to."""
         touched = sql.SQL(
             "SELECT t.* FROM {} t JOIN (SELECT {keys} FROM {} GROUP BY {keys} HAVING sum(events) > 0) s"
-            " USING ({keys}) WHERE t.state = {state}"
+            " USING ({keys}) WHERE t.window_start = ANY(%s) AND t.state = {state}"
         ).format(
             self._shape.table,
             self._shape.spread,
             keys=column_list(self._shape.keys),
             state=sql.Literal(state),
         )
-        self._remember(connection, touched, (), made_at=made_at)
+        self._remember(connection, touched, (windows,), made_at=made_at)
 
     def _remember(
         self,

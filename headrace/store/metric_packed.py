@@ -27,15 +27,18 @@ class Packed:
             added.setdefault(key, []).append(value)
         if not added:
             return
+        windows = self._shape.window_starts(panes)
         columns = packed_columns(name, measure)
         state = next(iter(columns))
         keys = column_list(self._shape.keys)
         found: dict[Key, Any] = {
             tuple(key): before
             for *key, before in connection.execute(
-                sql.SQL("SELECT {}, t.{} FROM {} t JOIN (SELECT DISTINCT {} FROM {}) s USING ({})").format(
-                    keys, sql.Identifier(state), self._shape.table, keys, self._shape.spread, keys
-                )
+                sql.SQL(
+                    "SELECT {keys}, t.{} FROM {} t JOIN (SELECT DISTINCT {keys} FROM {}) s USING ({keys})"
+                    " WHERE t.window_start = ANY(%s)"
+                ).format(sql.Identifier(state), self._shape.table, self._shape.spread, keys=keys),
+                (windows,),
             )
         }
         merged: dict[Key, list[Any]] = {}
@@ -53,14 +56,15 @@ class Packed:
                 values = merge_packed(name, measure, found[key], new)
                 copy.write_row((*key, *[values[column] for column in columns]))
         connection.execute(
-            sql.SQL("UPDATE {} t SET {} FROM {} p WHERE {}").format(
+            sql.SQL("UPDATE {} t SET {} FROM {} p WHERE t.window_start = ANY(%s) AND {}").format(
                 self._shape.table,
                 sql.SQL(", ").join(sql.SQL("{0} = p.{0}").format(sql.Identifier(c)) for c in columns),
                 scratch,
                 sql.SQL(" AND ").join(
                     sql.SQL("t.{0} = p.{0}").format(sql.Identifier(k)) for k in self._shape.keys
                 ),
-            )
+            ),
+            (windows,),
         )
 
     def _other_key(self, key: Key) -> Key:

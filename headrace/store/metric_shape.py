@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Any
 
 from psycopg import sql
 
 from headrace.store.connection import Connection
 from headrace.store.metric_tables import key_columns, table_name
-from headrace.store.times import to_time
+from headrace.store.times import EPOCH, to_time
+from headrace.views.panes import Panes
 from headrace.views.resolve import ResolvedMetric
+from headrace.windows import MICROSECOND
 
 ALL = "(all)"
 # How many texts a measure has in a pane's values; a top has rows of its own.
@@ -26,6 +29,10 @@ class MetricShape:
         self.table = table_name(app, self.metric)
         self.keys = key_columns(self.metric)
         self.places = _places(resolved)
+        self._label_places = [
+            [own.index(name) if name in own else None for name in self.metric.dimensions]
+            for own in self.metric.groupings
+        ]
         self.panes = self.scratch("panes")
         self.spread = self.scratch("spread")
 
@@ -36,8 +43,7 @@ class MetricShape:
         return ",".join(self.metric.groupings[number]) or "all"
 
     def labels(self, number: int, labels: Sequence[str]) -> list[str]:
-        given = dict(zip(self.metric.groupings[number], labels, strict=True))
-        return [given.get(name, ALL) for name in self.metric.dimensions]
+        return [ALL if place is None else labels[place] for place in self._label_places[number]]
 
     def windows(self, pane: int, missed: int, grouping: int, labels: Sequence[str]) -> Iterator[Key]:
         """The keys of the rows that a pane belongs to."""
@@ -46,6 +52,13 @@ class MetricShape:
             end = to_time(pane + window.hop_us * (k + 1))
             assert end is not None
             yield (end - window.size, end, self.grouping(grouping), *self.labels(grouping, labels))
+
+    def window_starts(self, panes: Panes) -> list[datetime]:
+        """Of all rows that a batch touches, so that a join needs to look at no others."""
+        window = self.metric.window
+        first = {row[0] + window.hop_us - window.size // MICROSECOND for row in panes.rows}
+        starts = {start + k * window.hop_us for start in first for k in range(window.panes)}
+        return [EPOCH + start * MICROSECOND for start in sorted(starts)]
 
 
 def make_scratch(connection: Connection, name: sql.Identifier, columns: list[tuple[str, str]]) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 from psycopg import sql
@@ -20,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 NULL = "\\N"
 HERE = sql.SQL('window_start = %s AND window_end = %s AND "grouping" = %s')
+SPECIAL = re.compile(r"[\\\t\n\r]")
 BOUNDS = 10_000  # windows whose number of groups is remembered
 ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
@@ -97,10 +100,11 @@ class Spread:
         """Pane, missed windows, group, events and values in the text format of COPY."""
         at = [self._shape.places[part.column] for part in self._shape.resolved.parts]
         names = [self._shape.grouping(n) for n, _ in enumerate(self._shape.metric.groupings)]
+        escaped = _escape if _has_special(panes) else str
         for pane, missed, grouping, labels, items in panes.rows:
             own = self._shape.labels(grouping, labels)
-            head = "\t".join((names[grouping], *[label.translate(ESCAPES) for label in own]))
-            texts = [NULL if (text := items[n]) is None else text.translate(ESCAPES) for n in at]
+            head = "\t".join((names[grouping], *map(escaped, own)))
+            texts = [NULL if (text := items[n]) is None else escaped(text) for n in at]
             yield pane, missed, head, str(items[0]), texts
 
     def guard(self, connection: Connection, panes: Panes) -> None:
@@ -178,6 +182,16 @@ class Spread:
                 "metric %s, window %s: %d groups beyond the limit of %d went to (other)",
                 *(self._shape.metric.name, place[0].isoformat(), moved, self._shape.metric.limit),
             )
+
+
+def _has_special(panes: Panes) -> bool:
+    """Whether any text of the batch needs escaping; almost none ever does."""
+    texts = chain.from_iterable((*row[3], *row[4]) for row in panes.rows)
+    return SPECIAL.search("".join(filter(None, texts))) is not None
+
+
+def _escape(text: str) -> str:
+    return text.translate(ESCAPES)
 
 
 def _time(micros: int) -> datetime:
