@@ -106,7 +106,9 @@ class GateBatches:
         self._lap("judge", began)
         limit_arrow_rows(held, extent.longest)
         # Publishing mostly waits for the broker, and deriving has no effect outside: they go together.
-        sent = self._aside.submit(inheritable_thread_target(self._send), judged, batch_id, clocks)
+        sent = self._aside.submit(
+            inheritable_thread_target(judged.sparkSession)(self._send), judged, batch_id, clocks
+        )
         try:
             panes = self._derive(judged, extent, clocks, facts.scanned)
             self._lap("views", began)
