@@ -20,7 +20,7 @@ MISSING = "-"
 
 @dataclass(frozen=True)
 class Alert:
-    """Opens for a group when `windows` windows in a row satisfy `when`; the first that does not resolves it."""
+    """Opens for a group when `windows` windows in a row satisfy `when`; the first that does not ends it."""
 
     name: str
     metric: str
@@ -53,9 +53,7 @@ def make_alert(
     """Raises AppError for what is wrong without looking at the metric."""
     what = f"alert '{name}'"
     if isinstance(by, str) or not all(isinstance(label, str) for label in by):
-        raise AppError(
-            f"{what}: by is one grouping, a list of names", where=declared_at, hint='by=["region"]'
-        )
+        raise AppError(f"{what}: by is a list of names", where=declared_at, hint='by=["region"]')
     alert = Alert(
         *(name, metric, when, tuple(by), windows, state, severity),
         *(topic, message or f"{name}: {_doubled(when)}", runbook, webhook, declared_at),

@@ -37,7 +37,7 @@ class AlertAccounts:
         self._rules = list(rules)
 
     def prepare(self, connection: Connection, watermarks: Mapping[str, int | None]) -> None:
-        """Create what is missing; alerts of a rule that is gone, or means something else now, are withdrawn."""
+        """Create what is missing; alerts of a rule that is gone or has changed its meaning are withdrawn."""
         for statement in STATEMENTS:
             connection.execute(statement)
         known = known_rules(connection, self._app, self._query)

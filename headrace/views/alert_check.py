@@ -14,7 +14,7 @@ ABOUT = ("alert", "severity", "windows", "window_start", "window_end")  # what a
 
 
 def check_alert(alert: Alert, metrics: Mapping[str, Metric]) -> Metric:
-    """The metric of the alert; raises AppError, with the line of the declaration, for what does not fit it."""
+    """The metric of the alert; raises AppError, with the line of the declaration, for what does not fit."""
     where = alert.declared_at
     metric = metrics.get(alert.metric)
     if metric is None:
@@ -27,9 +27,7 @@ def check_alert(alert: Alert, metrics: Mapping[str, Metric]) -> Metric:
     for name in message_fields(alert):
         if name not in shown:
             hint = known_names(name, shown)
-            raise AppError(
-                f"alert '{alert.name}', message: nothing is called '{name}'", where=where, hint=hint
-            )
+            raise AppError(f"alert '{alert.name}', message: there is no '{name}'", where=where, hint=hint)
     needed = metric.final_after + metric.window.hop * (alert.windows + 1)
     if metric.retain < needed:
         raise AppError(
