@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
@@ -28,15 +28,22 @@ class Standing:
     values: str
 
 
-def standings(difference: Difference) -> list[Standing]:
-    """One for each window by which an alert grew, one for its end; none where only values were corrected."""
-    recorded = difference.recorded
-    if difference.first is None or difference.last is None:
+def standings(difference: Difference, opens_after: timedelta) -> list[Standing]:
+    """One for each window by which an alert grew, one for its end; none where only values were corrected.
+
+    `opens_after` is the time from the start of the first window to the end of the one that opens it.
+    """
+    recorded, first, last = difference.recorded, difference.first, difference.last
+    if first is None or last is None:
         assert recorded is not None
         return [ended(recorded, "retracted")]
-    first, last = difference.first, difference.last
+    if recorded is None:
+        grown = [step for step in difference.steps if step[0] >= first + opens_after]
+    elif recorded.counts:
+        grown = [step for step in difference.steps if step[0] > recorded.window_end]
+    else:
+        grown = [difference.steps[-1]]
     before = recorded if recorded is not None and recorded.counts else None
-    grown = [step for step in difference.steps if before is None or step[0] > before.window_end]
     closed = before is None or before.state == "resolved"
     found = []
     for number, (end, values) in enumerate(grown):
@@ -63,10 +70,12 @@ class Changes:
         self._app, self._query, self._rule = app, query, rule
 
     def write(self, connection: Connection, found: list[Difference], now: datetime) -> None:
+        window = self._rule.metric.window
+        opens_after = window.size + window.hop * (self._rule.alert.windows - 1)
         rows, events = [], []
         for difference in found:
             seq = difference.recorded.seq if difference.recorded else 0
-            steps = standings(difference)
+            steps = standings(difference, opens_after)
             events += [self._event(difference, standing, seq + n, now) for n, standing in enumerate(steps, 1)]
             last = steps[-1] if steps else _corrected(difference)
             rows.append(self._row(difference, last, seq + len(steps), now))

@@ -49,7 +49,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Difference:
-    """An alert that should be other than it is. `steps` are windows that satisfy: their ends and values."""
+    """An alert that should be other than it is. `steps` are its windows in the span: ends and values."""
 
     id: str
     dimensions: dict[str, str]
@@ -114,56 +114,48 @@ def _moment(micros: int | None) -> sql.Composed:
     return sql.SQL("{}::timestamptz").format(sql.Literal(to_time(micros)))
 
 
+# The start of an alert that reaches into the span joins the run that goes on from it through GROUP BY: the
+# planner knows nothing about the sizes here, and would join row by row.
 _DIFFERENCES = """
-WITH satisfied AS MATERIALIZED (
+WITH satisfied AS (
     SELECT window_start, window_end, jsonb_build_object({dimensions}) AS dimensions,
         jsonb_build_object({shown}) AS "values"
     FROM {table}
     WHERE window_start > {lower} - {size} AND window_start <= {upper} - {size}
         AND "grouping" = {grouping} AND {state} AND ({condition}) IS TRUE
+), numbered AS (
+    SELECT dimensions, window_start - {hop} * row_number() OVER (PARTITION BY dimensions ORDER BY window_start)
+        AS island, window_start, window_end, "values"
+    FROM satisfied
+    UNION ALL
+    SELECT dimensions, {edge} - {size} - {hop}, window_start, NULL, NULL
+    FROM headrace.alerts
+    WHERE app = {app} AND alert = {alert} AND resolution IN ('', 'recovered')
+        AND window_start < {edge} - {size} AND window_end >= {edge}
 ), runs AS (
-    SELECT dimensions, min(window_start) AS first, max(window_end) AS last
-    FROM (
-        SELECT *, window_start - {hop} * row_number() OVER (PARTITION BY dimensions ORDER BY window_start)
-            AS island
-        FROM satisfied
-    ) numbered
+    SELECT dimensions, min(window_start) AS first, max(window_end) AS last,
+        array_agg(window_end ORDER BY window_end) FILTER (WHERE window_end IS NOT NULL) AS ends,
+        array_agg("values" ORDER BY window_end) FILTER (WHERE window_end IS NOT NULL) AS "values"
+    FROM numbered
     GROUP BY dimensions, island
-), whole AS (
-    SELECT runs.dimensions, coalesce(known.window_start, runs.first) AS first, runs.last
-    FROM runs LEFT JOIN headrace.alerts known
-        ON known.app = {app} AND known.alert = {alert} AND known.dimensions = runs.dimensions
-        AND known.resolution IN ('', 'recovered') AND runs.first + {size} = {edge}
-        AND known.window_start < runs.first AND known.window_end >= {edge}
+    HAVING max(window_end) >= {frozen} AND max(window_end) >= min(window_start) + {size} + {wait}
 ), wanted AS (
     SELECT *, left(encode(sha256(convert_to(jsonb_build_array({app}, {alert}, {grouping}{labels},
             to_char(first AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'))::text, 'UTF8')), 'hex'), 32)
             AS id,
         CASE WHEN last + {hop} <= {upper} THEN 'resolved' ELSE 'open' END AS state
-    FROM whole
-    WHERE last >= {frozen} AND last >= first + {size} + {wait}
+    FROM runs
 ), recorded AS (
-    SELECT * FROM headrace.alerts
+    SELECT *, resolution IN ('', 'recovered') AS counts FROM headrace.alerts
     WHERE app = {app} AND alert = {alert} AND (window_end >= {frozen} OR id IN (SELECT id FROM wanted))
 )
-SELECT id, coalesce(w.dimensions, r.dimensions), w.first, w.last, w.state, steps.ends, steps."values",
+SELECT id, coalesce(w.dimensions, r.dimensions), w.first, w.last, w.state, w.ends, w."values"::text[],
     r.state, r.resolution, r.window_start, r.window_end, r."values"::text, r.seq
 FROM wanted w FULL JOIN recorded r USING (id)
-LEFT JOIN LATERAL (
-    SELECT array_agg(window_end ORDER BY window_end) AS ends,
-        array_agg("values"::text ORDER BY window_end) AS "values"
-    FROM satisfied
-    WHERE satisfied.dimensions = w.dimensions AND window_end <= w.last
-        AND window_end > CASE
-            WHEN r.id IS NULL THEN w.first + {size} + {wait} - {hop}
-            WHEN r.resolution IN ('', 'recovered') THEN least(r.window_end, w.last - {hop})
-            ELSE w.last - {hop}
-        END
-) steps ON w.id IS NOT NULL
 WHERE CASE
-    WHEN w.id IS NULL THEN r.resolution IN ('', 'recovered')
-    ELSE r.id IS NULL OR r.resolution NOT IN ('', 'recovered') OR r.state <> w.state
-        OR r.window_end <> w.last OR r."values" <> steps."values"[cardinality(steps."values")]::jsonb
+    WHEN w.id IS NULL THEN r.counts
+    ELSE r.id IS NULL OR NOT r.counts OR r.state <> w.state OR r.window_end <> w.last
+        OR r."values" <> w."values"[cardinality(w."values")]
 END
 ORDER BY coalesce(w.last, r.window_end), coalesce(w.first, r.window_start), id
 """
