@@ -100,7 +100,7 @@ def message_fields(alert: Alert) -> Iterator[str]:
                 continue
             if not field.isidentifier() or conversion or "{" in (form or ""):
                 raise ValueError(f"'{{{field}}}' is not a name")
-            if form and _formatted(1.5, form) is None and _formatted("text", form) is None:
+            if all(_formatted(value, form or "") is None for value in (1, 1.5, "text")):
                 raise ValueError(f"'{form}' is no format")
             yield field
     except ValueError as error:

@@ -21,7 +21,6 @@ from headrace.store.alert_rules import (
     span_of,
 )
 from headrace.store.alert_runs import differences
-from headrace.store.alert_tables import STATEMENTS
 from headrace.store.connection import Connection
 from headrace.store.metric_tables import table_name
 from headrace.views.alert_rule import AlertRule
@@ -37,9 +36,7 @@ class AlertAccounts:
         self._rules = list(rules)
 
     def prepare(self, connection: Connection, watermarks: Mapping[str, int | None]) -> None:
-        """Create what is missing; alerts of a rule that is gone or has changed its meaning are withdrawn."""
-        for statement in STATEMENTS:
-            connection.execute(statement)
+        """Begin with what is new; alerts of a rule that is gone or has changed its meaning are withdrawn."""
         known = known_rules(connection, self._app, self._query)
         for name in known.keys() - {rule.alert.name for rule in self._rules}:
             self._withdraw(connection, name)

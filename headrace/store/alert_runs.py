@@ -124,9 +124,9 @@ WITH satisfied AS (
     WHERE window_start > {lower} - {size} AND window_start <= {upper} - {size}
         AND "grouping" = {grouping} AND {state} AND ({condition}) IS TRUE
 ), numbered AS (
-    SELECT dimensions, window_start - {hop} * row_number() OVER (PARTITION BY dimensions ORDER BY window_start)
-        AS island, window_start, window_end, "values"
-    FROM satisfied
+    SELECT dimensions, window_start - {hop} * row_number() OVER in_group AS island,
+        window_start, window_end, "values"
+    FROM satisfied WINDOW in_group AS (PARTITION BY dimensions ORDER BY window_start)
     UNION ALL
     SELECT dimensions, {edge} - {size} - {hop}, window_start, NULL, NULL
     FROM headrace.alerts

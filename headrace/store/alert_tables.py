@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-STATEMENTS = (
+ALERT_TABLES = (
     # Until when windows have been judged (settled), and until when they can no longer change (frozen).
     """
     CREATE TABLE IF NOT EXISTS headrace.alert_rules (
