@@ -39,6 +39,8 @@ def ensure_topics(contract: Contract, options: dict[str, str]) -> list[str]:
 
 def ensure_alert_topics(topics: Collection[str], keep: timedelta, options: dict[str, str]) -> list[str]:
     """Create the topics of alerts where they are missing; one partition keeps their order."""
+    if not topics:
+        return []
     admin = AdminClient({**options})
     present = partition_counts(admin, list(topics))
     config = {"cleanup.policy": "delete", "retention.ms": str(keep // timedelta(milliseconds=1))}

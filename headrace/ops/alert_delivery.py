@@ -61,7 +61,7 @@ class AlertDelivery:
             seconds=settings.webhook_seconds,
             stopping=self._stopping.is_set,
         )
-        self._run("alert webhooks", webhooks.deliver, webhooks.close)
+        self._run("alert webhooks", webhooks.deliver)
 
     def stop(self) -> None:
         """What waits in the outbox by now is tried once more; the rest goes out at the next start."""
@@ -74,7 +74,7 @@ class AlertDelivery:
     def _store(self) -> Store:
         return Store(self._connections.store_url, wait_seconds=10.0)
 
-    def _run(self, name: str, work: Callable[[], int], close: Callable[[], None]) -> None:
+    def _run(self, name: str, work: Callable[[], int], close: Callable[[], None] = lambda: None) -> None:
         thread = threading.Thread(target=self._loop, args=(name, work, close), name=name, daemon=True)
         thread.start()
         self._threads.append(thread)

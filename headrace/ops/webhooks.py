@@ -6,6 +6,7 @@ Idempotency-Key is the same both times.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import logging
@@ -46,7 +47,7 @@ class Webhooks:
         self._stopping = stopping
         # Its line for every request would have the address in it.
         logging.getLogger("httpx").setLevel(logging.WARNING)
-        self._client = httpx.Client(timeout=seconds, follow_redirects=False)
+        self._seconds = seconds
 
     def deliver(self) -> int:
         """Send what is due; returns how many events were delivered."""
@@ -65,9 +66,6 @@ class Webhooks:
             count += delivered
             due = self._due() if delivered else []
         return count
-
-    def close(self) -> None:
-        self._client.close()
 
     def _due(self) -> list[Delivery]:
         return self._store.transact(lambda connection: due_deliveries(connection, self._queries, AT_ONCE))
@@ -99,11 +97,22 @@ class Webhooks:
             **signature(self._secret, body, int(time.time())),
         }
         try:
-            # Only the status counts: a long answer must not fill the memory.
-            with self._client.stream("POST", address, content=body, headers=headers) as answer:
-                return "" if answer.is_success else f"it answered {answer.status_code}"
+            # A deadline for all of it: httpx alone would wait for a server that sends a byte now and then.
+            status = asyncio.run(asyncio.wait_for(_post(address, body, headers), self._seconds))
+        except TimeoutError:
+            return f"no answer within {self._seconds:g} s"
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             return type(error).__name__
+        return "" if 200 <= status < 300 else f"it answered {status}"
+
+
+async def _post(address: str, body: bytes, headers: dict[str, str]) -> int:
+    """Only the status counts: a long answer must not fill the memory."""
+    async with (
+        httpx.AsyncClient(timeout=None, follow_redirects=False) as client,
+        client.stream("POST", address, content=body, headers=headers) as answer,
+    ):
+        return answer.status_code
 
 
 def signature(secret: str, body: bytes, timestamp: int) -> dict[str, str]:

@@ -25,7 +25,7 @@ SECRET = "s3cret-of-the-test"
 
 
 class Receiver:
-    """Answers with the given statuses in turn, the last one for ever; 0 keeps the caller waiting."""
+    """Answers with the given statuses in turn, the last one again; 0 is no answer, -1 one without an end."""
 
     def __init__(self) -> None:
         self.answers = [200]
@@ -42,6 +42,11 @@ class Receiver:
                 if status == 0:
                     receiver.released.wait(30)
                     return
+                while status == -1 and not receiver.released.wait(0.05):
+                    try:
+                        self.wfile.write(b"H")
+                    except OSError:
+                        return
                 self.send_response(status)
                 if status == 302:
                     self.send_header("Location", "/elsewhere")
@@ -146,9 +151,16 @@ def test_after_the_last_attempt_an_event_is_dead_and_says_why(
 
 def test_a_server_that_does_not_answer_in_time(history: History, receiver: Receiver) -> None:
     history.feed([Cell(at(0), "tashkent", 10, 10)], at(1))
-    receiver.answers = [0, 200]
-    [row] = until_settled(webhooks(history, receiver, seconds=0.3), history)
-    assert (row["delivery"], row["attempts"]) == ("delivered", 2)
+    receiver.answers = [0, -1, 200]
+    hooks = webhooks(history, receiver, seconds=0.5, attempts=20)
+    began = time.monotonic()
+    assert hooks.deliver() == 0
+    assert time.monotonic() - began < 5
+    assert history.rows("SELECT last_error FROM headrace.alert_events WHERE app = %(app)s") == [
+        {"last_error": "no answer within 0.5 s"}
+    ]
+    [row] = until_settled(hooks, history)
+    assert row["delivery"] == "delivered" and row["attempts"] >= 3
 
 
 def test_a_server_that_is_away_costs_one_attempt_for_all_that_wait(history: History) -> None:
