@@ -281,3 +281,20 @@ def test_old_alerts_and_events_go_and_open_ones_stay(history: History) -> None:
     history.store.transact(history.accounts._alerts.forget_old)
     assert [row["dimensions"]["region"] for row in history.alerts()] == ["almaty"]
     assert history.events() == []
+
+
+def test_an_event_stays_until_it_is_published_and_delivered(history: History) -> None:
+    history.alert(topic="some.topic", webhook="oncall")
+    history.start(keep=timedelta())
+    history.feed([bad(0)], settle(1))
+
+    def left_after(change: str) -> int:
+        history.store.transact(lambda connection: connection.execute(change.encode(), (history.query,)))
+        history.store.transact(history.accounts._alerts.forget_old)
+        return len(history.events())
+
+    assert left_after("UPDATE headrace.alert_lanes SET published = 0 WHERE query = %s") == 1
+    delivered = "UPDATE headrace.alert_events SET delivery = 'delivered' WHERE query = %s"
+    assert left_after(delivered) == 1
+    published = "UPDATE headrace.alert_lanes SET published = 1000000 WHERE query = %s"
+    assert left_after(published) == 0
