@@ -42,9 +42,9 @@ app.metric('by_minute', of='clickstream', window=tumbling('1 minute'), by=[[], [
            measures={'n': count(), 'customers': distinct('customer_id')}, final_after='30 seconds')
 app.metric('rolling', of='clickstream', window=sliding('3 minutes', every='1 minute'),
            measures={'n': count()}, final_after='10 seconds')
-app.metric('by_second', of='clickstream', window=tumbling('1 second'), measures={'n': count()},
-           final_after='2 seconds')
-app.alert('busy', on='by_second', when='n >= 1', topic='crash_alerts.v1')
+app.metric('by_moment', of='clickstream', window=tumbling('100 ms'), measures={'n': count()},
+           final_after='300 ms')
+app.alert('busy', on='by_moment', when='n >= 1', topic='crash_alerts.v1')
 """
 EVENTS = 4_000
 DEADLINE = 120.0
