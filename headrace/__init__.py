@@ -1,5 +1,6 @@
 """Headrace turns Kafka topics into live tables and streams with Spark, and accounts for every event."""
 
+from headrace.alerts import Alert
 from headrace.app import App, Source
 from headrace.errors import HeadraceError
 from headrace.measures import (
@@ -21,6 +22,7 @@ from headrace.windows import running, sliding, tumbling
 
 __version__ = "0.1.0"
 __all__ = [
+    "Alert",
     "App",
     "HeadraceError",
     "Metric",

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.alerts import Alert, Severity, State, make_alert
 from headrace.errors import AppError
 from headrace.measures import Measure
 from headrace.metrics import LIMIT, Metric, make_metric
@@ -33,6 +34,7 @@ class App:
         self.contracts_dir = self.file.parent / contracts
         self.sources: dict[str, Source] = {}
         self.metrics: dict[str, Metric] = {}
+        self.alerts: dict[str, Alert] = {}
 
     def source(self, name: str, *, publish: bool = True, max_batch: int | None = None) -> Source:
         """Set the choices for one stream; a stream without a declaration has the defaults."""
@@ -78,6 +80,36 @@ class App:
         )
         self.metrics[name] = metric
         return metric
+
+    def alert(
+        self,
+        name: str,
+        *,
+        on: str,
+        when: str,
+        by: Sequence[str] = (),
+        windows: int = 1,
+        state: State = "preliminary",
+        severity: Severity = "warning",
+        topic: str = "",
+        message: str = "",
+        runbook: str = "",
+        webhook: str = "",
+    ) -> Alert:
+        """Declare a threshold on a metric; `by` is the grouping whose rows it looks at."""
+        line = _callers_line()
+        if name in self.alerts:
+            raise AppError(
+                f"alert '{name}' is declared twice",
+                where=line,
+                hint=f"the first declaration is at {self.alerts[name].declared_at}",
+            )
+        alert = make_alert(
+            *(name, on, when, by, windows, state, severity),
+            *(topic, message, runbook, webhook, line),
+        )
+        self.alerts[name] = alert
+        return alert
 
     def choices(self, name: str) -> Source:
         return self.sources.get(name, Source(name))

@@ -20,6 +20,8 @@ STEPS = (
     "before_store_commit",
     "after_store_commit",
 )
+# Between the commit of an alert's event in the outbox and the note that it is published.
+ALERT_STEPS = ("before_alert_publish", "before_alert_commit", "after_alert_commit")
 
 
 def crash_point(step: str) -> None:

@@ -55,8 +55,15 @@ class Settings:
     shuffle_partitions: int = _setting(0, "state and shuffle partitions; 0 means one for each core")
     trigger_seconds: float = _setting(1.0, "time between the starts of two micro-batches, at least")
     max_batch: int = _setting(500_000, "largest number of records in a micro-batch of one source")
+    alert_keep_days: int = _setting(90, "how long resolved alerts and their events are kept, in days")
+    webhook_secret: str = _setting(
+        "", "secret that signs webhooks; empty makes one in .headrace/webhook_secret", secret=True
+    )
+    webhook_attempts: int = _setting(10, "how often a webhook is tried before its event is given up")
+    webhook_seconds: float = _setting(10.0, "deadline for a webhook to answer")
     start_seconds: float = _setting(60.0, "deadline for an embedded service to start")
     connect_seconds: float = _setting(10.0, "deadline for an existing Kafka or Postgres to answer")
+    webhooks: dict[str, Any] = _table("addresses of webhooks, by the name that alerts give")
     kafka: dict[str, Any] = _table("any client option, passed to librdkafka and to the Java client")
     spark: dict[str, Any] = _table("any spark.* option, passed to the Spark session")
     folder: Path = field(default_factory=Path.cwd, metadata={"internal": True})
@@ -68,6 +75,10 @@ class Settings:
     def salt(self) -> str:
         """The salt of masked fields: the given one, else one made once and kept in `.headrace/salt`."""
         return self.mask_salt or kept_secret(self.state_dir / "salt")
+
+    def signing_secret(self) -> str:
+        """The secret of webhooks: the given one, else one made once and kept beside the salt."""
+        return self.webhook_secret or kept_secret(self.state_dir / "webhook_secret")
 
     def librdkafka_options(self) -> dict[str, str]:
         """Options of [kafka] and [kafka.librdkafka] for confluent-kafka, without the bootstrap servers."""

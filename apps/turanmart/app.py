@@ -9,6 +9,8 @@ from headrace import App, count, distinct, quantiles, running, sliding, sum_of, 
 PURCHASE = "event_type = 'purchase'"
 SHOWN = "event_type = 'product_impression'"
 
+ALERTS = "checkout_anomaly_alerts.v1"
+
 app = App("turanmart", contracts="contracts")
 
 app.metric(
@@ -112,4 +114,28 @@ app.metric(
     where="checkout_ms IS NOT NULL",
     measures={"latency_ms": quantiles("checkout_ms")},
     final_after="2 minutes",
+)
+
+# A quiet minute proves nothing: both look only at windows with enough to judge by.
+app.alert(
+    "low_conversion",
+    on="conversion_1m",
+    when="conversion_rate < 0.01 AND impressions >= 100",
+    by=["region"],
+    windows=3,
+    severity="critical",
+    topic=ALERTS,
+    message="conversion in {region} is {conversion_rate:.2%}: {purchases:,} of {impressions:,} impressions",
+    runbook="/runbooks/incident-alerts",
+)
+
+app.alert(
+    "payment_errors",
+    on="payment_errors_15m",
+    when="error_rate > 0.05 AND payments >= 50",
+    by=["region"],
+    severity="critical",
+    topic=ALERTS,
+    message="{error_rate:.1%} of {payments:,} payments in {region} failed within 15 minutes",
+    runbook="/runbooks/incident-alerts",
 )

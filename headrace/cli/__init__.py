@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from headrace.cli import contract, lab
+from headrace.cli.alerts import alerts
 from headrace.cli.audit import audit
 from headrace.cli.check import check
 from headrace.cli.demo import demo
@@ -51,6 +52,7 @@ app.command()(traffic)
 app.command()(simulate)
 app.command()(audit)
 app.command()(explain)
+app.command()(alerts)
 app.command()(down)
 app.add_typer(contract.app, name="contract")
 app.add_typer(lab.app, name="lab")

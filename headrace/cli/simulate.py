@@ -108,8 +108,8 @@ def _input(loaded: LoadedApp, text: str, partitions: int | None, arrival: str | 
                 hint=f"timestamps of {source}: {', '.join(times)}",
             )
     opened(Path(file)).close()
-    metrics = tuple(metric for metric in loaded.app.metrics.values() if metric.of == source)
-    return Input(contract, Path(file), partitions or contract.partitions, arrival, metrics)
+    metrics, alerts = tuple(loaded.metrics_of(source)), tuple(loaded.alerts_of(source))
+    return Input(contract, Path(file), partitions or contract.partitions, arrival, metrics, alerts)
 
 
 def _refuse_repeats(inputs: list[Input]) -> None:

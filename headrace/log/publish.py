@@ -7,7 +7,6 @@ When a batch runs again, a task whose marker is there publishes nothing and answ
 from __future__ import annotations
 
 import json
-import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,21 +19,15 @@ from pyspark.sql import functions as F
 from headrace.contracts.model import Contract
 from headrace.errors import ServiceError
 from headrace.fates import Tally
+from headrace.log.markers import WAIT_SECONDS, committed
 from headrace.log.publish_task import Marker, TaskPlan, marker_place, run_task
 from headrace.log.slots import used_ids
 
 TALLY_TYPE = (
     "partition int, accepted bigint, rejected bigint, late bigint, reasons string, clock bigint, done boolean"
 )
-WAIT_SECONDS = 60.0
 ARROW_ROWS = 10_000
 ARROW_BYTES = 64 * 1024 * 1024
-LOADING = (
-    kafka.KafkaError.NOT_COORDINATOR,
-    kafka.KafkaError.COORDINATOR_NOT_AVAILABLE,
-    kafka.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    kafka.KafkaError._WAIT_COORD,
-)
 
 
 @dataclass(frozen=True)
@@ -108,32 +101,10 @@ class Publisher:
         for task in range(tasks):
             group, partition = marker_place(self.name, self.contract.partitions, task)
             place = kafka.TopicPartition(self.contract.topics.validated, partition)
-            found = _committed(self.options, group, place)
+            found = committed(self.options, group, place)
             if found.offset >= 0:
                 markers[task] = Marker(found.offset - 1, found.metadata or "")
         return markers
-
-
-def _committed(options: dict[str, str], group: str, place: kafka.TopicPartition) -> kafka.TopicPartition:
-    """The group's offset, once no transaction that could change it is open."""
-    until = time.monotonic() + WAIT_SECONDS
-    consumer = kafka.Consumer({**options, "group.id": group, "isolation.level": "read_committed"})
-    try:
-        while True:
-            try:
-                [found] = consumer.committed([place], timeout=WAIT_SECONDS)
-                return found
-            except kafka.KafkaException as error:
-                # A broker that has just started says so until its coordinator has loaded.
-                if error.args[0].code() in LOADING and time.monotonic() < until:
-                    time.sleep(0.1)
-                    continue
-                raise ServiceError(
-                    f"cannot read the publishing marker of {group}: {error.args[0].str()}",
-                    hint="is the broker up? headrace status tells",
-                ) from error
-    finally:
-        consumer.close()
 
 
 def limit_arrow_rows(rows: DataFrame, longest: int) -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from datetime import timedelta
+
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import KafkaError, NewTopic
@@ -30,14 +33,35 @@ def ensure_topics(contract: Contract, options: dict[str, str]) -> list[str]:
         for topic, settings in wanted.items()
         if topic not in present
     ]
-    if missing:
-        for topic, done in admin.create_topics(missing, operation_timeout=WAIT_SECONDS).items():
-            try:
-                done.result(WAIT_SECONDS)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise ServiceError(f"cannot create topic {topic}: {error.args[0].str()}") from error
+    _create(admin, missing)
     return [topic.topic for topic in missing]
+
+
+def ensure_alert_topics(topics: Collection[str], keep: timedelta, options: dict[str, str]) -> list[str]:
+    """Create the topics of alerts where they are missing; one partition keeps their order."""
+    if not topics:
+        return []
+    admin = AdminClient({**options})
+    present = partition_counts(admin, list(topics))
+    config = {"cleanup.policy": "delete", "retention.ms": str(keep // timedelta(milliseconds=1))}
+    missing = [
+        NewTopic(topic, num_partitions=1, replication_factor=-1, config=config)
+        for topic in sorted(topics)
+        if topic not in present
+    ]
+    _create(admin, missing)
+    return [topic.topic for topic in missing]
+
+
+def _create(admin: AdminClient, missing: list[NewTopic]) -> None:
+    if not missing:
+        return
+    for topic, done in admin.create_topics(missing, operation_timeout=WAIT_SECONDS).items():
+        try:
+            done.result(WAIT_SECONDS)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise ServiceError(f"cannot create topic {topic}: {error.args[0].str()}") from error
 
 
 def partition_counts(admin: AdminClient, topics: list[str]) -> dict[str, int]:

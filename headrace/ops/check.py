@@ -13,6 +13,7 @@ from headrace.errors import ContractError
 from headrace.gate.judge import judge
 from headrace.gate.patterns import java_pattern
 from headrace.ops.load import LoadedApp
+from headrace.views.alert_rule import resolve_alerts
 from headrace.views.resolve import resolve
 
 RAW = (
@@ -27,7 +28,8 @@ def check_plans(spark: SparkSession, loaded: LoadedApp) -> None:
         for path, field in _with_patterns(contract.fields, ""):
             _check_pattern(spark, contract, path, field)
         _check_gate(spark, contract)
-        resolve(spark, loaded.metrics_of(contract.name), contract)
+        metrics = resolve(spark, loaded.metrics_of(contract.name), contract)
+        resolve_alerts(spark, loaded.alerts_of(contract.name), metrics)
 
 
 def _check_pattern(spark: SparkSession, contract: Contract, path: str, field: Field) -> None:

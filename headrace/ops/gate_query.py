@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headrace.alerts import Alert
 from headrace.app import Source
 from headrace.connections import Connections, query_name
 from headrace.contracts.model import Contract
@@ -22,9 +23,11 @@ from headrace.log.progress import BatchFacts, batch_facts
 from headrace.log.publish import Publisher
 from headrace.log.read import read_range, read_stream
 from headrace.metrics import Metric
+from headrace.store.alert_accounts import KEEP, AlertAccounts
 from headrace.store.connection import Store
 from headrace.store.ledger import Ledger
 from headrace.store.metric_accounts import MetricAccounts
+from headrace.views.alert_rule import resolve_alerts
 from headrace.views.batch import Views
 from headrace.views.resolve import resolve
 
@@ -48,9 +51,12 @@ class GateQuery:
         trigger_seconds: float = 1.0,
         max_batch: int = 500_000,
         metrics: Iterable[Metric] = (),
+        alerts: Iterable[Alert] = (),
+        keep_alerts: timedelta = KEEP,
     ) -> None:
         self._app = app
         self._declared = tuple(metrics)
+        self._alerts, self._keep_alerts = tuple(alerts), keep_alerts
         self._metrics: MetricAccounts | None = None
         # Silence must not make windows final while a batch decides what is late for them.
         self._busy = threading.Lock()
@@ -70,7 +76,9 @@ class GateQuery:
         store, views = Store(connections.store_url), None
         if self._declared:
             views = Views(resolve(self._spark, self._declared, contract))
-            self._metrics = MetricAccounts(store, self._app, self.name, contract, views.metrics)
+            rules = resolve_alerts(self._spark, self._alerts, views.metrics)
+            alerts = AlertAccounts(self._app, self.name, rules, self._keep_alerts)
+            self._metrics = MetricAccounts(store, self._app, self.name, contract, views.metrics, alerts)
             self._metrics.prepare()
         keep = max(contract.retention * 2, MONTH)
         ledger = Ledger(store, self.name, keep, self._metrics)

@@ -8,10 +8,12 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
+from headrace.alerts import Alert
 from headrace.app import App, Source
 from headrace.contracts import Contract, load_contracts
 from headrace.errors import AppError, HeadraceError, known_names
 from headrace.metrics import Metric
+from headrace.views.alert_check import check_alert
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,18 @@ class LoadedApp:
     def metrics_of(self, stream: str) -> list[Metric]:
         return [metric for metric in self.app.metrics.values() if metric.of == stream]
 
+    def alert(self, name: str) -> Alert:
+        if name not in self.app.alerts:
+            known = self.app.alerts
+            hint = known_names(name, known) if known else "the app declares none: app.alert(...)"
+            raise AppError(f"no alert '{name}'", where=str(self.app.file), hint=hint)
+        return self.app.alerts[name]
+
+    def alerts_of(self, stream: str) -> list[Alert]:
+        """The alerts on metrics of the stream."""
+        mine = {metric.name for metric in self.metrics_of(stream)}
+        return [alert for alert in self.app.alerts.values() if alert.metric in mine]
+
 
 def load_app(path: Path) -> LoadedApp:
     """Import the app file (or the app.py of a folder), read its contracts, check its declarations."""
@@ -73,7 +87,20 @@ def load_app(path: Path) -> LoadedApp:
                 where=metric.declared_at,
                 hint=known_names(metric.of, loaded.contracts),
             )
+    for alert in app.alerts.values():
+        check_alert(alert, app.metrics)
+        _refuse_stream_topic(alert, loaded.contracts)
     return loaded
+
+
+def _refuse_stream_topic(alert: Alert, contracts: dict[str, Contract]) -> None:
+    for contract in contracts.values():
+        if alert.topic in (contract.topics.raw, *contract.topics.outputs):
+            raise AppError(
+                f"alert '{alert.name}': {alert.topic} is a topic of the stream '{contract.name}'",
+                where=alert.declared_at,
+                hint="alerts need a topic of their own",
+            )
 
 
 def _app_in(file: Path) -> App:

@@ -7,11 +7,13 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from headrace.connections import Connections
 from headrace.errors import ServiceError
 from headrace.log.topics import ensure_topics
+from headrace.ops.alert_delivery import AlertDelivery
 from headrace.ops.gate_query import GateQuery
 from headrace.ops.load import LoadedApp
 from headrace.settings import Settings
@@ -49,6 +51,7 @@ class Engine:
         self.loaded, self.settings, self.connections = loaded, settings, connections
         self.sources = sources or sorted(loaded.contracts)
         self._supervised: list[Supervised] = []
+        self._alerts = AlertDelivery(loaded, settings, connections, self.sources)
 
     def start(self) -> None:
         settings = self.settings
@@ -56,6 +59,7 @@ class Engine:
         contracts = [self.loaded.contract(source) for source in self.sources]
         for contract in contracts:
             ensure_topics(contract, self.connections.librdkafka)
+        self._alerts.start()
         spark = build_session(
             f"headrace {self.loaded.name}",
             master=settings.spark_master,
@@ -77,6 +81,8 @@ class Engine:
                 trigger_seconds=settings.trigger_seconds,
                 max_batch=settings.max_batch,
                 metrics=self.loaded.metrics_of(contract.name),
+                alerts=self.loaded.alerts_of(contract.name),
+                keep_alerts=timedelta(days=settings.alert_keep_days),
             )
             supervised = Supervised(gate)
             self._supervised.append(supervised)
@@ -107,6 +113,7 @@ class Engine:
         """Let every running batch finish, then leave."""
         for supervised in self._supervised:
             supervised.gate.stop()
+        self._alerts.stop()
         self._spark.stop()
 
     def _look_after(self, supervised: Supervised) -> None:

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from headrace.alerts import Alert
 from headrace.contracts.model import Contract
 from headrace.errors import ServiceError, UsageError
 from headrace.gate.batch import GateBatches
@@ -26,9 +27,12 @@ from headrace.log.file_source import ONE_TASK, BatchFile, read_batches, write_ba
 from headrace.log.file_topics import FileTopics, written
 from headrace.log.progress import BatchFacts, batch_facts
 from headrace.metrics import Metric
+from headrace.store.alert_accounts import AlertAccounts
+from headrace.store.alert_export import export_alerts
 from headrace.store.connection import Connection, Store
 from headrace.store.metric_accounts import MetricAccounts
 from headrace.store.metric_export import export
+from headrace.views.alert_rule import resolve_alerts
 from headrace.views.batch import Views
 from headrace.views.panes import Panes
 from headrace.views.resolve import resolve
@@ -48,6 +52,7 @@ class Input:
     partitions: int
     arrival: str | None = None
     metrics: tuple[Metric, ...] = ()
+    alerts: tuple[Alert, ...] = ()
 
 
 @dataclass
@@ -100,6 +105,8 @@ def simulate(
             derived = _derive(session, given, store_url, app)
             run = _SourceRun(session, given, folder, work / given.contract.name, salt, progress, derived)
             sources[given.contract.name] = run.finish(batch_size)
+        if any(given.alerts for given in inputs):
+            Store(store_url).transact(lambda connection: export_alerts(connection, app, folder))
         audit = {"sources": sources}
         (folder / "audit.json").write_text(json.dumps(audit, indent=1, ensure_ascii=False) + "\n")
     return audit
@@ -150,7 +157,8 @@ def _derive(spark: SparkSession, given: Input, store_url: str, app: str) -> _Der
     store.prepare()
     resolved = resolve(spark, given.metrics, given.contract)
     query = f"{app}.{given.contract.name}"
-    accounts = MetricAccounts(store, app, query, given.contract, resolved)
+    alerts = AlertAccounts(app, query, resolve_alerts(spark, given.alerts, resolved))
+    accounts = MetricAccounts(store, app, query, given.contract, resolved, alerts)
     accounts.prepare()
     return _Derived(app, query, Views(resolved), store, accounts)
 

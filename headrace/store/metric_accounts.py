@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from headrace.contracts.model import Contract
 from headrace.fates import latest
 from headrace.gate.ledger import Batch
+from headrace.store.alert_accounts import AlertAccounts
 from headrace.store.changes import announce
 from headrace.store.connection import Connection, Store
 from headrace.store.metric_merge import MetricStore
@@ -25,12 +26,19 @@ class MetricAccounts:
     """Watermarks and tables of one query. One process works on them at a time."""
 
     def __init__(
-        self, store: Store, app: str, query: str, contract: Contract, metrics: list[ResolvedMetric]
+        self,
+        store: Store,
+        app: str,
+        query: str,
+        contract: Contract,
+        metrics: list[ResolvedMetric],
+        alerts: AlertAccounts | None = None,
     ) -> None:
         self._store, self._app, self._query = store, app, query
         self._idle = contract.idle_after // MICROSECOND
         self._tables = {r.metric.name: MetricStore(app, r) for r in metrics}
         self._metrics = metrics
+        self._alerts = alerts or AlertAccounts(app, query)
         self._pulses: dict[int, Pulse] = {}
 
     def prepare(self) -> None:
@@ -42,6 +50,7 @@ class MetricAccounts:
                 connection.execute(statement)
             for resolved in self._metrics:
                 define(connection, self._app, resolved)
+            self._alerts.prepare(connection, self._watermarks(connection))
             rows = connection.execute(
                 "SELECT partition, clock, log_time FROM headrace.clocks WHERE query = %s", (self._query,)
             )
@@ -77,6 +86,7 @@ class MetricAccounts:
         if batch.batch_id % 100 == 0:
             for table in self._tables.values():
                 table.forget_old(connection)
+            self._alerts.forget_old(connection)
         self._pulses = pulses
 
     def tick(self, now: datetime) -> bool:
@@ -147,4 +157,8 @@ class MetricAccounts:
         merged = {mine.resolved.metric.name: mine for mine in panes}
         for resolved in self._metrics:
             name, time = resolved.metric.name, resolved.metric.window.time
-            self._tables[name].advance(connection, before.get(time), after.get(time), merged.get(name))
+            table, watermark = self._tables[name], after.get(time)
+            if table.advance(connection, before.get(time), watermark, merged.get(name)):
+                # Before old rows go: a jump of the watermark must not take away what an alert stands on.
+                self._alerts.evaluate(connection, name, watermark)
+                table.retire(connection, watermark)

@@ -46,16 +46,16 @@ class MetricStore:
 
     def advance(
         self, connection: Connection, before: int | None, after: int | None, panes: Panes | None = None
-    ) -> None:
-        """Rows that the watermark has passed become preliminary, then final.
+    ) -> bool:
+        """Rows that the watermark has passed become preliminary, then final; False if nothing can have moved.
 
         Windows end at multiples of the hop: until the watermark has passed another one, only a row that the
         batch itself may have added behind it has anywhere to go.
         """
         if after is None:
-            return
+            return False
         if self._cuts(before) == self._cuts(after) and not (panes and self._reaches_back(panes, after)):
-            return
+            return False
         at = EPOCH + after * MICROSECOND
         for state, wait, where in (
             ("final", self._shape.metric.final_after, "state <> 'final'"),
@@ -71,7 +71,13 @@ class MetricStore:
                 (at, at - wait),
                 only=sql.SQL("revision > 1"),
             )
-        # By the start, which the primary key begins with.
+        return True
+
+    def retire(self, connection: Connection, watermark: int | None) -> None:
+        """Final rows go when their time is over: by the start, which the primary key begins with."""
+        if watermark is None:
+            return
+        at = EPOCH + watermark * MICROSECOND
         connection.execute(
             sql.SQL("DELETE FROM {} WHERE window_start < %s AND state = 'final'").format(self._shape.table),
             (at - self._shape.metric.retain - self._shape.metric.window.size,),

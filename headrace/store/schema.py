@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.store.alert_tables import ALERT_TABLES
+
 STATEMENTS = (
     "CREATE SCHEMA IF NOT EXISTS headrace",
     """
@@ -48,4 +50,5 @@ STATEMENTS = (
     )
     """,
     "ALTER TABLE headrace.clocks ADD COLUMN IF NOT EXISTS log_time timestamptz",
+    *ALERT_TABLES,
 )

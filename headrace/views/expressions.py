@@ -39,12 +39,21 @@ def fields_used(text: str, known: Collection[str], *, what: str, where: str) -> 
 
 def in_postgres(text: str, columns: Mapping[str, str], *, what: str, where: str) -> str:
     """A formula over columns as Postgres computes it: in doubles, and a division by zero is null."""
+    doubles = {name: f"(({column})::double precision)" for name, column in columns.items()}
+    return rendered(text, doubles, what=what, where=where)
+
+
+def rendered(text: str, columns: Mapping[str, str], *, what: str, where: str) -> str:
+    """An expression in the words of Postgres, with each column replaced by the given one."""
     tree = _parsed(text, what, where)
     fields_used(text, columns, what=what, where=where)
+    inside = next((column for column in tree.find_all(exp.Column) if column.table), None)
+    if inside is not None:
+        raise AppError(f"{what}: '{inside.sql('spark')}' looks inside a column", where=where)
 
     def replaced(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Column):
-            return sqlglot.parse_one(f"(({columns[node.name]})::double precision)", read="postgres")
+            return sqlglot.parse_one(columns[node.name], read="postgres")
         return node
 
     return tree.transform(replaced).sql("postgres")

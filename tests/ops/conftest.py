@@ -52,6 +52,7 @@ two = sliding("2 minutes", every="1 minute")
 app.metric("two_minutes", of="measured_sales", window=two, measures=measures, **times)
 today = tumbling("1 day", time="ingestion")
 app.metric("arrived_today", of="measured_sales", window=today, measures=measures)
+app.alert("busy", on="by_place", when="n >= 3", topic="measured_alerts.v1", message="{n} sales at once")
 """
 # Three records are a batch; the row of 09:00 becomes preliminary, then corrected, then final.
 FIRST = (
@@ -122,6 +123,7 @@ def measured(
         slots=folder / "slots",
         salt="salt",
         metrics=loaded.metrics_of(contract.name),
+        alerts=loaded.alerts_of(contract.name),
     )
     for partition, lines in ((0, FIRST), (1, THEN)):
         producer = Producer(connections.librdkafka)

@@ -1,0 +1,107 @@
+"""Records of an outbox to a topic, exactly once: the position goes into the transaction of the records.
+
+The position is an offset commit, as the marker of a batch is. After a crash it says what was published,
+whatever the store had noted; the next producer takes over the transactional id first, so that nothing of an
+earlier process can still be committed.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import confluent_kafka as kafka
+
+from headrace.crash import crash_point
+from headrace.errors import ServiceError
+from headrace.log.markers import committed
+
+COMMIT_SECONDS = 30.0
+PRODUCER = {
+    "enable.idempotence": "true",
+    "acks": "all",
+    "linger.ms": "5",
+    "message.max.bytes": "2000000",
+    "transaction.timeout.ms": "60000",
+    "reconnect.backoff.max.ms": "1000",
+}
+
+
+class OutboxRecord(NamedTuple):
+    position: int
+    key: bytes
+    value: bytes
+    headers: list[tuple[str, bytes]]
+
+
+class OutboxTopic:
+    """What one query writes to one topic. `epoch` names the store that counts the positions."""
+
+    def __init__(self, query: str, topic: str, epoch: str, options: dict[str, str]) -> None:
+        self.topic, self._epoch, self._options = topic, epoch, options
+        self._transactional_id = f"{query}.alerts.{topic}"
+        self._group = f"{query}.alerts.marker"
+        self._producer: kafka.Producer | None = None
+
+    def open(self) -> int:
+        """Take over; returns the last position that was published, 0 if none or of another store."""
+        self.close()
+        # Nothing hangs on for good: a producer that does not answer is left behind and fenced by the next.
+        producer = kafka.Producer({**PRODUCER, **self._options, "transactional.id": self._transactional_id})
+        _within(lambda: producer.init_transactions(COMMIT_SECONDS))
+        marker = committed(self._options, self._group, kafka.TopicPartition(self.topic, 0))
+        self._producer = producer
+        return marker.offset - 1 if marker.offset >= 0 and marker.metadata == self._epoch else 0
+
+    def publish(self, records: Sequence[OutboxRecord]) -> None:
+        """All or nothing. After an error nobody knows which: `open` again, and it tells."""
+        producer = self._producer
+        assert producer is not None, "open comes first"
+        crash_point("before_alert_publish")
+        try:
+            producer.begin_transaction()
+            for record in records:
+                producer.produce(self.topic, record.value, record.key, headers=list(record.headers))
+            place = kafka.TopicPartition(self.topic, 0, records[-1].position + 1, metadata=self._epoch)
+            group = self._group_metadata()
+            _within(lambda: producer.send_offsets_to_transaction([place], group, COMMIT_SECONDS))
+            crash_point("before_alert_commit")
+            _within(lambda: producer.commit_transaction(COMMIT_SECONDS))
+            crash_point("after_alert_commit")
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with suppress(kafka.KafkaException, ServiceError):
+                _within(lambda: producer.abort_transaction(5.0))
+
+    def _group_metadata(self) -> object:
+        consumer = kafka.Consumer({**self._options, "group.id": self._group})
+        try:
+            return consumer.consumer_group_metadata()
+        finally:
+            consumer.close()
+
+
+def _within(call: Callable[[], None], seconds: float = COMMIT_SECONDS + 5) -> None:
+    """Make a call that librdkafka may never return from when the broker dies in the middle of it."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise ServiceError(f"Kafka has not answered for {seconds:.0f} s")
+    if failed:
+        raise failed[0]
