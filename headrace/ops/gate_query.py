@@ -63,6 +63,10 @@ class GateQuery:
         self._publisher = Publisher(self.name, contract, connections.librdkafka, slots)
         self.query: StreamingQuery | None = None
 
+    @property
+    def metric_names(self) -> list[str]:
+        return [metric.name for metric in self._declared]
+
     def start(self, *, available_now: bool = False) -> StreamingQuery:
         """Recover what a crash left, then start. `available_now` processes what is there and ends."""
         contract, connections = self.contract, self._connections

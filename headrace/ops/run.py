@@ -14,9 +14,11 @@ from headrace.errors import ServiceError
 from headrace.log.topics import ensure_topics
 from headrace.ops.gate_query import GateQuery
 from headrace.ops.load import LoadedApp
+from headrace.ops.reports import STORE_SECONDS, QueryReporter
 from headrace.settings import Settings
 from headrace.spark import build_session
 from headrace.store.connection import Store
+from headrace.store.reports import QueryStatus
 
 logger = logging.getLogger(__name__)
 
@@ -31,9 +33,14 @@ class Supervised:
     """A query and its recent luck."""
 
     gate: GateQuery
+    reporter: QueryReporter
     failures: int = 0
     start_at: float = 0.0
     batches_before: int = 0
+
+    @property
+    def status(self) -> QueryStatus:
+        return "running" if self.start_at == 0.0 else "restarting"
 
 
 class Engine:
@@ -64,6 +71,7 @@ class Engine:
             extra=settings.spark_options(),
         )
         self._spark = spark
+        reports = Store(self.connections.store_url, STORE_SECONDS)
         for contract in contracts:
             gate = GateQuery(
                 spark,
@@ -78,7 +86,7 @@ class Engine:
                 max_batch=settings.max_batch,
                 metrics=self.loaded.metrics_of(contract.name),
             )
-            supervised = Supervised(gate)
+            supervised = Supervised(gate, QueryReporter(reports, self.loaded.name, gate))
             self._supervised.append(supervised)
             self._start(supervised)
 
@@ -89,6 +97,8 @@ class Engine:
             queries = [supervised.gate.query for supervised in self._supervised]
             if all(q is not None and (q.lastProgress is not None or not q.isActive) for q in queries):
                 return
+            for supervised in self._supervised:
+                supervised.reporter.turn(supervised.status)
             time.sleep(0.1)
 
     def supervise(self, stopping: Callable[[], bool]) -> None:
@@ -97,6 +107,7 @@ class Engine:
         while not stopping():
             for supervised in self._supervised:
                 self._look_after(supervised)
+                supervised.reporter.turn(supervised.status)
             if time.monotonic() >= next_tick:
                 for supervised in self._supervised:
                     supervised.gate.tick()
@@ -107,6 +118,7 @@ class Engine:
         """Let every running batch finish, then leave."""
         for supervised in self._supervised:
             supervised.gate.stop()
+            supervised.reporter.stopped()
         self._spark.stop()
 
     def _look_after(self, supervised: Supervised) -> None:
@@ -118,18 +130,21 @@ class Engine:
             return
         if supervised.start_at == 0.0:
             self._note_failure(supervised, _cause(query.exception() if query else None))
-        elif time.monotonic() >= supervised.start_at:
-            self._start(supervised)
+        elif time.monotonic() >= supervised.start_at and self._start(supervised):
+            supervised.reporter.restarted()
 
-    def _start(self, supervised: Supervised) -> None:
+    def _start(self, supervised: Supervised) -> bool:
         try:
             supervised.gate.start()
             supervised.start_at = 0.0
         except ServiceError as error:
             self._note_failure(supervised, str(error))
+            return False
+        return True
 
     def _note_failure(self, supervised: Supervised, cause: str) -> None:
         supervised.failures += 1
+        supervised.reporter.failed(cause)
         name = supervised.gate.name
         if supervised.failures > FAILURES_ALLOWED:
             raise ServiceError(
