@@ -192,6 +192,10 @@ def _offset(place: Place, answers: Mapping[Place, Future[Any]], until: float) ->
 
 
 def _silent(error: KafkaException, topic: str = "") -> ServiceError:
+    if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        return ServiceError(
+            f"topic {topic} is not there yet", hint="`headrace up` makes the topics of an app"
+        )
     place = f" for {topic}" if topic else ""
     return ServiceError(
         f"the broker does not answer{place}: {error.args[0].str()}",

@@ -21,7 +21,7 @@ class PipelineView:
     """Keep one while watching; safe to use from several threads."""
 
     def __init__(self, loaded: LoadedApp, connections: Connections, wait_seconds: float = 3.0) -> None:
-        self.app = loaded.name
+        self.loaded = loaded
         self._facts = FactReader(loaded, connections, wait_seconds)
 
     def facts(self) -> PipelineFacts:

@@ -67,7 +67,7 @@ class PipelineCollector(Collector):
         try:
             facts = self._view.facts()
         except ServiceError:
-            yield from families([("headrace_up", (self._view.app, "store"), 0)])
+            yield from families([("headrace_up", (self._view.loaded.name, "store"), 0)])
             return
         yield from families(samples(facts))
 
