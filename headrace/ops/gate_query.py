@@ -107,14 +107,18 @@ class GateQuery:
         self.query = writer.start()
         return self.query
 
+    @property
+    def is_between_batches(self) -> bool:
+        query = self.query
+        return query is None or not (query.isActive and query.status["isTriggerActive"])
+
     def stop(self, deadline_seconds: float = 30.0) -> None:
         """Stop between two batches: the running one finishes first."""
-        if self.query is None:
-            return
         until = time.monotonic() + deadline_seconds
-        while self.query.isActive and self.query.status["isTriggerActive"] and time.monotonic() < until:
+        while not self.is_between_batches and time.monotonic() < until:
             time.sleep(0.01)
-        self.query.stop()
+        if self.query is not None:
+            self.query.stop()
 
     def tick(self) -> None:
         """Let a silent source's windows close; skipped while a batch runs."""

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyspark.sql import SparkSession
+
 from headrace.connections import Connections
 from headrace.errors import ServiceError
 from headrace.log.topics import ensure_topics
@@ -26,6 +28,7 @@ FAILURES_ALLOWED = 10
 LONGEST_PAUSE = 30.0
 WARM_SECONDS = 60.0
 TICK_SECONDS = 1.0
+STOP_SECONDS = 30.0
 
 
 @dataclass
@@ -56,6 +59,7 @@ class Engine:
         self.loaded, self.settings, self.connections = loaded, settings, connections
         self.sources = sources or sorted(loaded.contracts)
         self._supervised: list[Supervised] = []
+        self._spark: SparkSession | None = None
 
     def start(self) -> None:
         settings = self.settings
@@ -115,11 +119,18 @@ class Engine:
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """Let every running batch finish, then leave."""
-        for supervised in self._supervised:
-            supervised.gate.stop()
-            supervised.reporter.stopped()
-        self._spark.stop()
+        """Let every running batch finish, then leave. What does not finish in time runs again later."""
+        until = time.monotonic() + STOP_SECONDS
+        running = list(self._supervised)
+        while running:
+            for supervised in list(running):
+                if supervised.gate.is_between_batches or time.monotonic() > until:
+                    supervised.gate.stop(deadline_seconds=0)
+                    supervised.reporter.stopped()
+                    running.remove(supervised)
+            time.sleep(0.01)
+        if self._spark is not None:
+            self._spark.stop()
 
     def _look_after(self, supervised: Supervised) -> None:
         query = supervised.gate.query
