@@ -9,9 +9,10 @@ from typing import Any
 from headrace.local.connect import connections_of
 from headrace.ops.health import health_of
 from headrace.ops.pipeline import PipelineView
-from tests.ops.test_crash import EVENTS, Shop, shop, wait_for
+from tests.ops.test_crash import Shop, shop, wait_for
 
 __all__ = ["shop"]
+FIRST, THEN = 500, 3_000  # records; a batch holds 600
 STEPS = {"decode", "judge", "publish", "views", "record"}
 CHECKPOINT = {"walCommit", "commitOffsets", "stateCommit"}
 
@@ -28,9 +29,9 @@ def test_a_failure_is_shown_and_sigterm_finishes_the_batch(shop: Shop) -> None:
     def source() -> dict[str, Any]:
         return dict(view.now()["sources"][0])
 
-    shop.send(EVENTS // 2, seed=5)
+    shop.send(FIRST, seed=5)
     engine = shop.start_engine(crash="before_task_commit:self")
-    wait_for(lambda: source()["received"] == EVENTS // 2 and source()["state"] is not None)
+    wait_for(lambda: source()["received"] == FIRST and source()["state"] is not None)
     wait_for(lambda: set(source()["durations_ms"] or ()) >= STEPS | CHECKPOINT)
     seen = source()
     assert (seen["status"], seen["failures"], seen["restarts"]) == ("running", 1, 1)
@@ -41,7 +42,7 @@ def test_a_failure_is_shown_and_sigterm_finishes_the_batch(shop: Shop) -> None:
     assert (seen["state"]["rows"], seen["state"]["bytes"] > 0) == (ids, True)
     assert health_of(view.now())["status"] in ("ok", "degraded")  # the first batches may miss their promise
 
-    shop.send(EVENTS, seed=6)
+    shop.send(THEN, seed=6)
     wait_for(lambda: bool(batches(shop.folder, "offsets") - batches(shop.folder, "commits")))
     engine.send_signal(signal.SIGTERM)
     assert engine.wait(60) == 0, (shop.folder / "engine.log").read_text()[-3000:]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -42,8 +43,9 @@ def books(services: Services, tmp_path_factory: pytest.TempPathFactory) -> Itera
     books.send(0, 150)
     books.write(0, (80, 10, 5, 5), reasons={"missing": 9, "future": 2}, oldest=timedelta(seconds=1.2))
     books.execute("INSERT INTO headrace.metric_ledger VALUES (%s, 0, 'sold', 80, 77, 0, 3)", (books.query,))
+    books.execute("DROP TABLE IF EXISTS headrace.alerts CASCADE")  # of a database of our own
     books.execute(
-        "CREATE TABLE IF NOT EXISTS headrace.alerts (id text PRIMARY KEY, app text, alert text, metric text,"
+        "CREATE TABLE headrace.alerts (id text PRIMARY KEY, app text, alert text, metric text,"
         ' severity text, state text, "grouping" text, dimensions jsonb, window_start timestamptz,'
         " window_end timestamptz, values jsonb, message text, runbook text, opened_at timestamptz,"
         " updated_at timestamptz, resolved_at timestamptz)"
@@ -137,3 +139,9 @@ def test_prometheus_own_linter_finds_nothing(books: Books) -> None:
 def test_a_store_that_is_away_is_said(books: Books) -> None:
     away = Connections(books.connections.bootstrap, {}, {}, "postgresql://nobody@127.0.0.1:1/none")
     assert values(scrape(books, away)) == {"headrace_up{app=exported,part=store}": 0}
+
+
+def test_no_spark_is_loaded() -> None:
+    script = "import headrace.serve.exporter, headrace.serve.runbooks, sys; print('pyspark' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
