@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -10,10 +11,13 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from typer.testing import CliRunner
 
+from headrace.cli import app as cli
+from headrace.errors import HeadraceError
 from headrace.local.connect import connections_of
 from headrace.local.services import Services
 from headrace.store.reports import Report
@@ -22,26 +26,29 @@ from tests.ops.books import Books, open_books
 HEADRACE = (sys.executable, "-m", "headrace.cli")
 
 
+class Said(NamedTuple):
+    returncode: int
+    stdout: str
+    error: str
+
+
 class Shell:
     """The commands, in the folder of an app whose services are named in the environment."""
 
     def __init__(self, books: Books, folder: Path) -> None:
         self.books, self.folder = books, folder
         self.environment = {
-            **os.environ,
             "HEADRACE_KAFKA_BOOTSTRAP": books.connections.bootstrap,
             "HEADRACE_STORE_URL": books.connections.store_url,
         }
 
-    def run(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*HEADRACE, *arguments],
-            cwd=self.folder,
-            env={**self.environment, **more},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+    def run(self, *arguments: str, **more: str) -> Said:
+        with contextlib.chdir(self.folder):
+            done = CliRunner().invoke(cli, arguments, env={**self.environment, **more})
+        if isinstance(done.exception, HeadraceError):
+            return Said(done.exception.exit_code, done.stdout, str(done.exception))
+        assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+        return Said(done.exit_code, done.stdout, "")
 
 
 @pytest.fixture(scope="module")
@@ -63,13 +70,13 @@ def test_lag(shell: Shell) -> None:
     assert [p["lag_records"] for p in source["partitions"]] == [10, 0]
     assert source["partitions"][0]["lag_seconds"] > 0
     plain = shell.run("lag", "watched_sales")
-    assert plain.returncode == 0, plain.stderr
+    assert plain.returncode == 0, plain.error
     [first, second, total] = [line.split() for line in plain.stdout.splitlines() if "watched_sales" in line]
     assert (first[1:5], second[1:5]) == (["0", "20", "30", "10"], ["1", "0", "0", "0"])
     assert total[1:3] == ["all", "10"]
     assert "\x1b" not in plain.stdout
     wrong = shell.run("lag", "watched_sale")
-    assert (wrong.returncode, "did you mean 'watched_sales'?" in wrong.stderr) == (1, True)
+    assert (wrong.returncode, "did you mean 'watched_sales'?" in wrong.error) == (1, True)
 
 
 def test_status(shell: Shell) -> None:
@@ -83,7 +90,7 @@ def test_watching_in_a_pipe_gives_a_line_for_each_look(shell: Shell) -> None:
     watching = subprocess.Popen(
         [*HEADRACE, "status", "--watch", "--json"],
         cwd=shell.folder,
-        env=shell.environment,
+        env={**os.environ, **shell.environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -117,7 +124,7 @@ def test_health(shell: Shell) -> None:
         "HEADRACE_CONNECT_SECONDS": "1",
     }
     down = shell.run("health", "--allow-degraded", **gone)
-    assert (down.returncode, "store" in down.stdout, "secret" in down.stdout + down.stderr) == (
+    assert (down.returncode, "store" in down.stdout, "secret" in down.stdout + down.error) == (
         1,
         True,
         False,
