@@ -111,8 +111,8 @@ def recent_share(recent: list[Recent], fate: Literal["duplicate", "rejected"]) -
 def backpressure_of(facts: SourceFacts) -> float | None:
     """How fast records come in against how fast they are handled; above 1 the query falls behind."""
     progress = facts.report.progress if facts.report is not None else {}
-    processed = progress.get("processed_rate")
-    return progress["input_rate"] / processed if processed else None
+    incoming, processed = progress.get("input_rate"), progress.get("processed_rate")
+    return incoming / processed if incoming and processed else None  # the first batch has no rate
 
 
 def state_rows(facts: SourceFacts) -> int | None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from fastapi import FastAPI
@@ -79,3 +82,12 @@ def test_blocks() -> None:
         '<ul><li>one goes on</li><li><a href="/growing-lag.md">two</a></li></ul>\n'
         "<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table>"
     )
+
+
+def test_a_wheel_carries_the_pages(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    [wheel] = tmp_path.glob("*.whl")
+    carried = {Path(name).stem for name in ZipFile(wheel).namelist() if "/runbook_pages/" in name}
+    assert carried == set(pages())
