@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import logging
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import psycopg
+from py4j.protocol import Py4JError
 
 from headrace.errors import ServiceError
 from headrace.ops.gate_query import GateQuery
@@ -75,7 +77,8 @@ class QueryReporter:
         self._said, self._latest = (status, self._batch), time.monotonic()
 
     def stopped(self) -> None:
-        self._look()
+        with suppress(Py4JError, OSError):  # Spark may be gone already
+            self._look()
         self.tell("stopped")
 
     def _look(self) -> None:

@@ -6,9 +6,12 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from headrace.connections import Connections
@@ -29,6 +32,7 @@ LONGEST_PAUSE = 30.0
 WARM_SECONDS = 60.0
 TICK_SECONDS = 1.0
 STOP_SECONDS = 30.0
+SPARK_GONE = (Py4JError, PySparkException, OSError)
 
 
 @dataclass
@@ -124,13 +128,13 @@ class Engine:
         running = list(self._supervised)
         while running:
             for supervised in list(running):
-                if supervised.gate.is_between_batches or time.monotonic() > until:
-                    supervised.gate.stop(deadline_seconds=0)
+                if _stopped(supervised.gate, overdue=time.monotonic() > until):
                     supervised.reporter.stopped()
                     running.remove(supervised)
             time.sleep(0.01)
         if self._spark is not None:
-            self._spark.stop()
+            with suppress(*SPARK_GONE):
+                self._spark.stop()
 
     def _look_after(self, supervised: Supervised) -> None:
         query = supervised.gate.query
@@ -140,7 +144,7 @@ class Engine:
                 supervised.failures = 0
             return
         if supervised.start_at == 0.0:
-            self._note_failure(supervised, _cause(query.exception() if query else None))
+            self._note_failure(supervised, cause_of(query.exception() if query else None))
         elif time.monotonic() >= supervised.start_at and self._start(supervised):
             supervised.reporter.restarted()
 
@@ -176,11 +180,23 @@ def checkpoint_root(settings: Settings) -> str:
     return given if "://" in given else str(settings.folder / Path(given))
 
 
-def _cause(error: object) -> str:
+def _stopped(gate: GateQuery, *, overdue: bool) -> bool:
+    """Stop a query between two batches. A signal to the whole process group has ended Spark itself."""
+    try:
+        if not gate.is_between_batches and not overdue:
+            return False
+        gate.stop(deadline_seconds=0)
+    except SPARK_GONE:
+        logger.warning("Spark was ended from outside; the running batch of %s will run again", gate.name)
+    return True
+
+
+def cause_of(error: object) -> str:
     """The one line of Spark's report that says what happened."""
     text = str(error)
     ours = re.findall(r"headrace\.errors\.\w+: ([^\n]+)", text)
     if ours:
         return str(ours[-1])
     causes = re.findall(r"^(?:Caused by: |\[)?([\w.]*(?:Error|Exception)[^\n]*)", text, re.MULTILINE)
-    return str(causes[-1] if causes else text.split("\n")[0])[:500]
+    told = [cause for cause in causes if ": " in cause] or causes  # an innermost cause may be a bare name
+    return str(told[-1] if told else text.split("\n")[0])[:500]

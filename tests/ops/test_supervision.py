@@ -9,6 +9,7 @@ from typing import Any
 from headrace.local.connect import connections_of
 from headrace.ops.health import health_of
 from headrace.ops.pipeline import PipelineView
+from headrace.ops.run import cause_of
 from tests.ops.test_crash import Shop, shop, wait_for
 
 __all__ = ["shop"]
@@ -21,6 +22,16 @@ def batches(folder: Path, kind: str) -> set[int]:
     """The batches that Spark has begun (`offsets`) or finished (`commits`)."""
     place = folder / ".headrace/checkpoints/crash.clickstream" / kind
     return {int(file.name) for file in place.glob("[0-9]*")}
+
+
+def test_the_cause_of_a_failure_is_the_line_that_says_something() -> None:
+    report = (
+        "[FOREACH_BATCH] An error\norg.apache.spark.SparkException: Python worker exited (crashed).\n"
+        "\tat java.lang.Thread\nCaused by: java.io.EOFException\n\t... 21 more\n"
+    )
+    assert cause_of(report) == "org.apache.spark.SparkException: Python worker exited (crashed)."
+    ours = f"{report}headrace.errors.LeakError: 3 records\n"
+    assert (cause_of(ours), cause_of(None)) == ("3 records", "None")
 
 
 def test_a_failure_is_shown_and_sigterm_finishes_the_batch(shop: Shop) -> None:
