@@ -41,7 +41,7 @@ class QueryReporter:
         self.report.engine_started_at, self.report.starts = now, self.report.starts + 1
         self._spent_before = dict(self.report.progress.get("spent", {}))
         self._handler: object = None
-        self._batch = -1
+        self._batch, self._looked_at = -1, ""
         self._said: tuple[object, ...] = ()
         self._next = self._latest = 0.0
 
@@ -86,18 +86,20 @@ class QueryReporter:
         if query is None:
             return
         last = query._jsq.lastProgress()
-        if last is None or last.batchId() == self._batch:
+        if last is None or last.timestamp() == self._looked_at:
             return
+        self._looked_at = last.timestamp()
         progress = [json.loads(last.json())]
-        if self._batch >= 0 and last.batchId() > self._batch + 1:
+        if last.batchId() != self._batch + 1:
             # More than one batch since the last look: what was removed from the state must not be missed.
             progress = [json.loads(one.json) for one in query.recentProgress]
-        new = [one for one in progress if one["batchId"] > self._batch]
-        removed = sum(_removed(one) for one in new)
-        self._batch = int(last.batchId())
+        new = [one for one in progress if one["batchId"] > self._batch and is_finished(one)]
+        if not new:
+            return
+        self._batch = int(new[-1]["batchId"])
         self.report.progress = {
-            **_plain(progress[-1]),
-            "removed": self.report.progress.get("removed", 0) + removed,
+            **_plain(new[-1]),
+            "removed": self.report.progress.get("removed", 0) + sum(_removed(one) for one in new),
             "spent": self._spent(),
         }
         timed = self._gate.handler.timed
@@ -115,6 +117,11 @@ class QueryReporter:
         return {
             step: round(self._spent_before.get(step, 0.0) + handler.spent.get(step, 0.0), 3) for step in steps
         }
+
+
+def is_finished(progress: dict[str, Any]) -> bool:
+    """Spark also tells about triggers that found nothing, and about batches that failed."""
+    return {"addBatch", "commitOffsets"} <= set(progress.get("durationMs", {}))
 
 
 def _plain(progress: dict[str, Any]) -> dict[str, Any]:

@@ -75,7 +75,8 @@ NAMES = (
     MetricName(
         "headrace_sink_seconds",
         *("gauge", (*_SOURCE, "sink")),
-        "time of the last batch to write the topics (`log`) and the tables (`store`)",
+        "time that the last batch waited for the topics (`log`), beyond its work for metrics that goes on"
+        " meanwhile, and for the tables (`store`)",
     ),
     MetricName("headrace_input_rows_per_second", "gauge", _SOURCE, "how fast records came in, last batch"),
     MetricName("headrace_processed_rows_per_second", "gauge", _SOURCE, "how fast they were handled"),

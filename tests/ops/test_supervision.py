@@ -9,6 +9,7 @@ from typing import Any
 from headrace.local.connect import connections_of
 from headrace.ops.health import health_of
 from headrace.ops.pipeline import PipelineView
+from headrace.ops.reports import is_finished
 from headrace.ops.run import cause_of
 from tests.ops.test_crash import Shop, shop, wait_for
 
@@ -32,6 +33,13 @@ def test_the_cause_of_a_failure_is_the_line_that_says_something() -> None:
     assert cause_of(report) == "org.apache.spark.SparkException: Python worker exited (crashed)."
     ours = f"{report}headrace.errors.LeakError: 3 records\n"
     assert (cause_of(ours), cause_of(None)) == ("3 records", "None")
+
+
+def test_only_finished_batches_are_reported() -> None:
+    idle = {"durationMs": {"latestOffset": 3, "triggerExecution": 4}}
+    failed = {"durationMs": {"addBatch": 900, "walCommit": 30}}
+    finished = {"durationMs": {"addBatch": 900, "walCommit": 30, "commitOffsets": 20}}
+    assert [is_finished(progress) for progress in (idle, failed, finished)] == [False, False, True]
 
 
 def test_a_failure_is_shown_and_sigterm_finishes_the_batch(shop: Shop) -> None:
