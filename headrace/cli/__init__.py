@@ -16,7 +16,10 @@ from headrace.cli.check import check
 from headrace.cli.demo import demo
 from headrace.cli.down import down
 from headrace.cli.explain import explain
+from headrace.cli.health import health
 from headrace.cli.init import init
+from headrace.cli.lag import lag
+from headrace.cli.monitoring import monitoring
 from headrace.cli.run import run
 from headrace.cli.simulate import simulate
 from headrace.cli.status import status
@@ -47,12 +50,15 @@ app.command()(check)
 app.command(epilog=settings_help())(up)
 app.command()(run)
 app.command()(status)
+app.command()(lag)
+app.command()(health)
 app.command()(demo)
 app.command()(traffic)
 app.command()(simulate)
 app.command()(audit)
 app.command()(explain)
 app.command()(alerts)
+app.command()(monitoring)
 app.command()(down)
 app.add_typer(contract.app, name="contract")
 app.add_typer(lab.app, name="lab")

@@ -3,74 +3,74 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headrace.errors import ServiceError
+from headrace.cli.watching import pipeline_view
+from headrace.settings import load
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.table import Table
+
     from headrace.local.services import RunningServices, ServiceFact
-    from headrace.ops.snapshot import SourceNow
 
 NOT_RUNNING = 3
 
 
 def status(
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on until Ctrl-C.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
 ) -> None:
-    """Show the services of this folder and how far its sources are. Ends with 3 if nothing runs.
+    """Show the services of this folder and how its sources are doing. Ends with 3 if nothing runs.
 
     \b
     Examples:
       headrace status
+      headrace status --watch
       headrace status --json
     """
+    from headrace.cli.watching import show
     from headrace.local.services import Services
 
-    running = Services.running(Path.cwd())
-    sources = snapshot() if running else []
-    if as_json:
-        print(json.dumps(document(running) | {"sources": [s.to_json() for s in sources]}, indent=1))
-    elif running:
-        service_table(running)
-        show_sources(sources)
-    else:
-        print("nothing is running in this folder; start with: headrace up")
-    if running is None:
+    folder = Path.cwd()
+    if Services.running(folder) is None and not _elsewhere(folder):
+        if as_json:
+            print(json.dumps(document(None) | {"sources": [], "problems": []}, indent=1))
+        else:
+            print("nothing is running in this folder; start with: headrace up")
         raise typer.Exit(NOT_RUNNING)
+    with ExitStack() as opened:
+        view = opened.enter_context(pipeline_view(None)) if _has_app(folder) else None
+
+        def look() -> dict[str, Any]:
+            told = document(Services.running(folder))
+            return told | (view.now() if view is not None else {"sources": [], "problems": []})
+
+        show(look, _picture, as_json=as_json, watch=watch)
 
 
-def snapshot() -> list[SourceNow]:
-    """The sources of the folder's app, if it has one and its topics exist."""
-    from headrace.local.connect import found_connections
-    from headrace.ops.load import load_app
-    from headrace.ops.snapshot import Snapshots
-    from headrace.settings import load
+def _picture(told: dict[str, Any]) -> RenderableType:
+    from rich.console import Group
 
-    settings = load()
-    app = settings.folder / settings.app
-    if not app.exists():
-        return []
-    snapshots = Snapshots(load_app(app), found_connections(settings))
-    try:
-        return snapshots.take()
-    except ServiceError:
-        return []  # the engine has not made the topics yet
-    finally:
-        snapshots.close()
+    from headrace.cli.pipeline_tables import status_picture
+
+    parts = [_services(told["services"])] if told["services"] else []
+    return Group(*parts, status_picture(told))
 
 
-def show_sources(sources: list[SourceNow]) -> None:
-    from rich.console import Console
+def _elsewhere(folder: Path) -> bool:
+    """Whether the settings name a log and a store that we do not run ourselves."""
+    settings = load(folder)
+    return bool(settings.kafka_bootstrap and settings.store_url)
 
-    from headrace.cli.live import clock_table, source_table
 
-    if sources:
-        console = Console()
-        width = None if console.is_terminal else 140
-        console.print(source_table(sources), clock_table(sources), width=width)
+def _has_app(folder: Path) -> bool:
+    settings = load(folder)
+    return (settings.folder / settings.app).exists()
 
 
 def document(running: RunningServices | None) -> dict[str, Any]:
@@ -92,14 +92,21 @@ def document(running: RunningServices | None) -> dict[str, Any]:
 
 
 def service_table(running: RunningServices) -> None:
-    from rich import box
     from rich.console import Console
+
+    Console().print(_services(document(running)["services"]))
+
+
+def _services(services: list[dict[str, Any]]) -> Table:
+    from rich import box
     from rich.table import Table
 
     table = Table("service", "state", "address", "pid", "up since", box=box.SIMPLE_HEAD)
-    for fact in running.facts:
-        table.add_row(fact.name, state(fact), fact.address, str(fact.pid or "-"), fact.since or "-")
-    Console().print(table)
+    for told in services:
+        table.add_row(
+            told["name"], told["state"], told["address"], str(told["pid"] or "-"), told["since"] or "-"
+        )
+    return table
 
 
 def state(fact: ServiceFact) -> str:

@@ -25,6 +25,7 @@ def compare(old: Contract, new: Contract) -> Comparison:
         *fields_changes(old.fields, new.fields),
         *_topic_changes(old, new),
         *_time_changes(old, new),
+        *_promise_changes(old, new),
         *_people_changes(old, new),
     )
     return Comparison(old.version, new.version, changes)
@@ -73,6 +74,17 @@ def _time_changes(old: Contract, new: Contract) -> Iterator[Change]:
             yield Change(name, _step(before, after), f"operational: {why}", "minor")
 
 
+def _promise_changes(old: Contract, new: Contract) -> Iterator[Change]:
+    promises = (
+        ("freshness", _promised(old.freshness), _promised(new.freshness)),
+        ("latency", _promised(old.latency), _promised(new.latency)),
+        ("errorRate", _percent(old.error_rate), _percent(new.error_rate)),
+    )
+    for name, before, after in promises:
+        if before != after:
+            yield Change(name, f"{before} → {after}", "operational: alerts follow the new promise", "minor")
+
+
 def _people_changes(old: Contract, new: Contract) -> Iterator[Change]:
     if old.status != new.status:
         ending = new.status in ("deprecated", "retired")
@@ -89,6 +101,14 @@ def _people_changes(old: Contract, new: Contract) -> Iterator[Change]:
         yield Change("owner", f"{old.owner or 'nobody'} → {new.owner or 'nobody'}", "documentation", "patch")
     if old.description != new.description:
         yield Change("description", "reworded", "documentation", "patch")
+
+
+def _promised(duration: timedelta | None) -> str:
+    return "none" if duration is None else format_duration(duration)
+
+
+def _percent(share: float | None) -> str:
+    return "none" if share is None else f"{share * 100:g} percent"
 
 
 def _step(before: timedelta, after: timedelta) -> str:

@@ -100,6 +100,9 @@ class Contract:
     description: str = ""
     owner: str = ""
     roles: tuple[Role, ...] = ()
+    freshness: timedelta | None = None  # how old a record may be that is not in the tables yet
+    latency: timedelta | None = None  # how long 99 of 100 records may take from the log to the tables
+    error_rate: float | None = None  # which share of the records may be rejected
     file: Path = field(default=Path(), compare=False)
 
     @property

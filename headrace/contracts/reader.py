@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from datetime import timedelta
-from decimal import Decimal
 from pathlib import Path
 from typing import cast, get_args
 
 from open_data_contract_standard.model import OpenDataContractStandard, SchemaObject
 
 from headrace.contracts.custom import OF_CONTRACT, Custom, read_custom
-from headrace.contracts.durations import parse_duration
 from headrace.contracts.fields import FieldReader
 from headrace.contracts.identity import (
     STREAM_AT,
@@ -23,9 +21,10 @@ from headrace.contracts.identity import (
 )
 from headrace.contracts.model import Contract, Role, Status
 from headrace.contracts.odcs import is_covered, read_odcs
-from headrace.contracts.problems import Place, contract_error, did_you_mean, joined, nearest, shown
+from headrace.contracts.problems import Place, contract_error, did_you_mean, joined, shown
+from headrace.contracts.promises import read_duration, read_promises
 from headrace.contracts.yaml_source import YamlSource, read_yaml
-from headrace.errors import ContractError, UsageError
+from headrace.errors import ContractError
 
 _DEFAULTS = {
     "lateness": timedelta(minutes=10),
@@ -107,6 +106,7 @@ class _ContractReader:
         read_custom(stream.customProperties, STREAM_AT, (), self.reader.problems)
         fields = self.reader.fields(stream.properties, STREAM_AT)
         properties = stream.properties or []
+        promises = read_promises(odcs.slaProperties, self.reader)
         contract = Contract(
             name=stream.name or "",
             version=version,
@@ -119,12 +119,15 @@ class _ContractReader:
             dedupe_horizon=self._duration(custom, "dedupeHorizon"),
             idle_after=self._duration(custom, "idleAfter"),
             partitions=self._partitions(custom.get("partitions")),
-            retention=self._retention(odcs),
+            retention=promises.retention or _DEFAULT_RETENTION,
             compacted=self._compacted(custom.get("compacted")),
             status=self._status(odcs),
             description=_described(odcs, stream),
             owner=_owner(odcs),
             roles=tuple(Role(r.role, r.access or "read") for r in odcs.roles or [] if r.role),
+            freshness=promises.freshness,
+            latency=promises.latency,
+            error_rate=promises.error_rate,
             file=self.source.file,
         )
         refuse_masked_identity(contract, self.reader)
@@ -150,37 +153,8 @@ class _ContractReader:
     def _duration(self, custom: dict[str, Custom], name: str) -> timedelta:
         if name not in custom:
             return _DEFAULTS[name]
-        return self._parsed(cast(str, custom[name].value), custom[name].place, name in _MAY_BE_ZERO)
-
-    def _parsed(self, text: str, place: Place, may_be_zero: bool) -> timedelta:
-        try:
-            duration = parse_duration(text)
-        except UsageError as error:
-            self.reader.fault(place, error.what, error.hint)
-            return timedelta(days=1)
-        if not duration and not may_be_zero:
-            self.reader.fault(place, "must be longer than zero")
-        return duration
-
-    def _retention(self, odcs: OpenDataContractStandard) -> timedelta:
-        result: timedelta | None = None
-        for index, sla in enumerate(odcs.slaProperties or []):
-            here: Place = ("slaProperties", index)
-            if sla.property != "retention":
-                if nearest(sla.property or "", ["retention"], at_least=0.85):
-                    what = f"'{sla.property}' is not known"
-                    self.reader.fault((*here, "property"), what, "did you mean 'retention'?")
-                continue
-            if result is not None:
-                self.reader.fault((*here, "property"), "the retention is given twice")
-            result = self._retention_of(sla.value, sla.unit or "", here)
-        return result or _DEFAULT_RETENTION
-
-    def _retention_of(self, value: object, unit: str, place: Place) -> timedelta:
-        if unit.lower() in ("y", "yr", "year", "years"):
-            number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-            value, unit = (Decimal(str(value)) * 365 if number else value), "days"
-        return self._parsed(f"{value} {unit}".strip(), (*place, "value"), may_be_zero=False)
+        value, place = cast(str, custom[name].value), custom[name].place
+        return read_duration(value, place, name in _MAY_BE_ZERO, self.reader)
 
     def _partitions(self, custom: Custom | None) -> int:
         if custom is None:

@@ -30,6 +30,7 @@ def summary(contract: Contract) -> str:
         ("dedupe horizon", format_duration(contract.dedupe_horizon)),
         ("idle after", format_duration(contract.idle_after)),
         ("retention", format_duration(contract.retention) + (", compacted" if contract.compacted else "")),
+        *_promises(contract),
         ("roles", ", ".join(f"{role.name} ({role.access})" for role in contract.roles) or "none"),
     ]
     lines = [f"{contract.name} {contract.version}"]
@@ -40,6 +41,17 @@ def summary(contract: Contract) -> str:
     lines += ["", "masked in every output", *_aligned(masked)] if masked else ["", "no field is masked"]
     lines += ["", "topics", *_aligned(_topic_rows(contract))]
     return "\n".join(lines)
+
+
+def _promises(contract: Contract) -> list[tuple[str, str]]:
+    promised = [
+        (name, format_duration(duration))
+        for name, duration in (("freshness", contract.freshness), ("latency", contract.latency))
+        if duration is not None
+    ]
+    if contract.error_rate is not None:
+        promised.append(("error rate", f"{contract.error_rate * 100:g} percent"))
+    return promised
 
 
 def _walk(fields: Iterable[Field], parent: str = "") -> Iterator[tuple[str, Field]]:

@@ -76,6 +76,8 @@ class GateBatches:
         self._clocks: dict[int, int | None] | None = None
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="publish")
         self.timings: dict[str, float] = {}
+        self.timed: tuple[int, dict[str, float]] | None = None  # the last batch that was finished
+        self.spent: dict[str, float] = {}  # seconds in each step, of all batches
 
     def __call__(self, batch: DataFrame, batch_id: int) -> BatchFacts:
         began, started_at = time.perf_counter(), datetime.now(UTC)
@@ -120,6 +122,9 @@ class GateBatches:
         record = self._account(batch_id, started_at, facts, by_partition(tallies), clocks, extent)
         self._accounts.record(record, panes)
         self._lap("record", began)
+        self.timed = (batch_id, self.timings)
+        for step, seconds in self.timings.items():
+            self.spent[step] = self.spent.get(step, 0.0) + seconds
         crash_point("after_store_commit")
         moved = {entry.partition: entry.clock for entry in record.entries}
         self._clocks = {**clocks, **moved}
@@ -178,6 +183,7 @@ class GateBatches:
                 Entry(
                     *(partition, start, end, count, tally.accepted, tally.rejected, tally.late, rest),
                     *(tally.reasons, clock, extent.log_times.get(partition)),
+                    extent.oldest_log_times.get(partition),
                 )
             )
         batch = Batch(

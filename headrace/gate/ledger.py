@@ -21,6 +21,7 @@ class Entry:
     reasons: dict[str, int]
     clock: int | None  # microseconds
     log_time: int | None = None  # microseconds, of the newest record
+    oldest_log_time: int | None = None  # of the oldest record of this batch
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ class EngineProcess(Service):
 
     name = "engine"
     start_seconds = 120.0
+    stop_seconds = 45.0  # running batches finish first
 
     def __init__(self, state: Path, app: Path) -> None:
         super().__init__(state)

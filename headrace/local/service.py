@@ -32,6 +32,7 @@ class Service(ABC):
     name: str
     stop_signal = "TERM"
     start_seconds = 60.0
+    stop_seconds = STOP_SECONDS
     identity = "same"
 
     def __init__(self, state: Path, port: int = 0) -> None:
@@ -92,7 +93,7 @@ class Service(ABC):
         if keeper.stdin:
             keeper.stdin.close()
         try:
-            keeper.wait(STOP_SECONDS + 10)
+            keeper.wait(self.stop_seconds + 10)
         except subprocess.TimeoutExpired:
             self.kill()
         self._forget()
@@ -120,7 +121,7 @@ class Service(ABC):
             self._keeper = subprocess.Popen(
                 [
                     *(sys.executable, "-I", str(KEEPER)),
-                    *("--stop-signal", self.stop_signal, "--deadline", str(STOP_SECONDS)),
+                    *("--stop-signal", self.stop_signal, "--deadline", str(self.stop_seconds)),
                     *("--identity", self.identity, "--", *command),
                 ],
                 stdin=subprocess.PIPE,

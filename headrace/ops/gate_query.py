@@ -69,6 +69,10 @@ class GateQuery:
         self._publisher = Publisher(self.name, contract, connections.librdkafka, slots)
         self.query: StreamingQuery | None = None
 
+    @property
+    def metric_names(self) -> list[str]:
+        return [metric.name for metric in self._declared]
+
     def start(self, *, available_now: bool = False) -> StreamingQuery:
         """Recover what a crash left, then start. `available_now` processes what is there and ends."""
         contract, connections = self.contract, self._connections
@@ -111,14 +115,18 @@ class GateQuery:
         self.query = writer.start()
         return self.query
 
+    @property
+    def is_between_batches(self) -> bool:
+        query = self.query
+        return query is None or not (query.isActive and query.status["isTriggerActive"])
+
     def stop(self, deadline_seconds: float = 30.0) -> None:
         """Stop between two batches: the running one finishes first."""
-        if self.query is None:
-            return
         until = time.monotonic() + deadline_seconds
-        while self.query.isActive and self.query.status["isTriggerActive"] and time.monotonic() < until:
+        while not self.is_between_batches and time.monotonic() < until:
             time.sleep(0.01)
-        self.query.stop()
+        if self.query is not None:
+            self.query.stop()
 
     def tick(self) -> None:
         """Let a silent source's windows close; skipped while a batch runs."""

@@ -6,9 +6,14 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from headrace.connections import Connections
 from headrace.errors import ServiceError
@@ -16,9 +21,11 @@ from headrace.log.topics import ensure_topics
 from headrace.ops.alert_delivery import AlertDelivery
 from headrace.ops.gate_query import GateQuery
 from headrace.ops.load import LoadedApp
+from headrace.ops.reports import STORE_SECONDS, QueryReporter
 from headrace.settings import Settings
 from headrace.spark import build_session
 from headrace.store.connection import Store
+from headrace.store.reports import QueryStatus
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +33,8 @@ FAILURES_ALLOWED = 10
 LONGEST_PAUSE = 30.0
 WARM_SECONDS = 60.0
 TICK_SECONDS = 1.0
+STOP_SECONDS = 30.0
+SPARK_GONE = (Py4JError, PySparkException, OSError)
 
 
 @dataclass
@@ -33,9 +42,14 @@ class Supervised:
     """A query and its recent luck."""
 
     gate: GateQuery
+    reporter: QueryReporter
     failures: int = 0
     start_at: float = 0.0
     batches_before: int = 0
+
+    @property
+    def status(self) -> QueryStatus:
+        return "running" if self.start_at == 0.0 else "restarting"
 
 
 class Engine:
@@ -52,6 +66,7 @@ class Engine:
         self.sources = sources or sorted(loaded.contracts)
         self._supervised: list[Supervised] = []
         self._alerts = AlertDelivery(loaded, settings, connections, self.sources)
+        self._spark: SparkSession | None = None
 
     def start(self) -> None:
         settings = self.settings
@@ -68,6 +83,7 @@ class Engine:
             extra=settings.spark_options(),
         )
         self._spark = spark
+        reports = Store(self.connections.store_url, STORE_SECONDS)
         for contract in contracts:
             gate = GateQuery(
                 spark,
@@ -84,7 +100,7 @@ class Engine:
                 alerts=self.loaded.alerts_of(contract.name),
                 keep_alerts=timedelta(days=settings.alert_keep_days),
             )
-            supervised = Supervised(gate)
+            supervised = Supervised(gate, QueryReporter(reports, self.loaded.name, gate))
             self._supervised.append(supervised)
             self._start(supervised)
 
@@ -95,6 +111,8 @@ class Engine:
             queries = [supervised.gate.query for supervised in self._supervised]
             if all(q is not None and (q.lastProgress is not None or not q.isActive) for q in queries):
                 return
+            for supervised in self._supervised:
+                supervised.reporter.turn(supervised.status)
             time.sleep(0.1)
 
     def supervise(self, stopping: Callable[[], bool]) -> None:
@@ -103,6 +121,7 @@ class Engine:
         while not stopping():
             for supervised in self._supervised:
                 self._look_after(supervised)
+                supervised.reporter.turn(supervised.status)
             if time.monotonic() >= next_tick:
                 for supervised in self._supervised:
                     supervised.gate.tick()
@@ -110,11 +129,19 @@ class Engine:
             time.sleep(0.1)
 
     def stop(self) -> None:
-        """Let every running batch finish, then leave."""
-        for supervised in self._supervised:
-            supervised.gate.stop()
+        """Let every running batch finish, then leave. What does not finish in time runs again later."""
+        until = time.monotonic() + STOP_SECONDS
+        running = list(self._supervised)
+        while running:
+            for supervised in list(running):
+                if _stopped(supervised.gate, overdue=time.monotonic() > until):
+                    supervised.reporter.stopped()
+                    running.remove(supervised)
+            time.sleep(0.01)
         self._alerts.stop()
-        self._spark.stop()
+        if self._spark is not None:
+            with suppress(*SPARK_GONE):
+                self._spark.stop()
 
     def _look_after(self, supervised: Supervised) -> None:
         query = supervised.gate.query
@@ -124,19 +151,22 @@ class Engine:
                 supervised.failures = 0
             return
         if supervised.start_at == 0.0:
-            self._note_failure(supervised, _cause(query.exception() if query else None))
-        elif time.monotonic() >= supervised.start_at:
-            self._start(supervised)
+            self._note_failure(supervised, cause_of(query.exception() if query else None))
+        elif time.monotonic() >= supervised.start_at and self._start(supervised):
+            supervised.reporter.restarted()
 
-    def _start(self, supervised: Supervised) -> None:
+    def _start(self, supervised: Supervised) -> bool:
         try:
             supervised.gate.start()
             supervised.start_at = 0.0
         except ServiceError as error:
             self._note_failure(supervised, str(error))
+            return False
+        return True
 
     def _note_failure(self, supervised: Supervised, cause: str) -> None:
         supervised.failures += 1
+        supervised.reporter.failed(cause)
         name = supervised.gate.name
         if supervised.failures > FAILURES_ALLOWED:
             raise ServiceError(
@@ -157,11 +187,23 @@ def checkpoint_root(settings: Settings) -> str:
     return given if "://" in given else str(settings.folder / Path(given))
 
 
-def _cause(error: object) -> str:
+def _stopped(gate: GateQuery, *, overdue: bool) -> bool:
+    """Stop a query between two batches. A signal to the whole process group has ended Spark itself."""
+    try:
+        if not gate.is_between_batches and not overdue:
+            return False
+        gate.stop(deadline_seconds=0)
+    except SPARK_GONE:
+        logger.warning("Spark was ended from outside; the running batch of %s will run again", gate.name)
+    return True
+
+
+def cause_of(error: object) -> str:
     """The one line of Spark's report that says what happened."""
     text = str(error)
     ours = re.findall(r"headrace\.errors\.\w+: ([^\n]+)", text)
     if ours:
         return str(ours[-1])
     causes = re.findall(r"^(?:Caused by: |\[)?([\w.]*(?:Error|Exception)[^\n]*)", text, re.MULTILINE)
-    return str(causes[-1] if causes else text.split("\n")[0])[:500]
+    told = [cause for cause in causes if ": " in cause] or causes  # an innermost cause may be a bare name
+    return str(told[-1] if told else text.split("\n")[0])[:500]

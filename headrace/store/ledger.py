@@ -70,6 +70,11 @@ class Ledger:
             if self._metrics is not None:
                 self._metrics.record(connection, batch, panes)
             self._forget_old(connection, batch.batch_id)
+            connection.execute(
+                "UPDATE headrace.batches SET finished_at = clock_timestamp()"
+                " WHERE query = %s AND batch_id = %s",
+                (batch.query, batch.batch_id),
+            )
             announce(connection, self.query)
             crash_point("before_store_commit")
 
@@ -92,7 +97,7 @@ class Ledger:
 def _write_entries(connection: Connection, batch: Batch) -> None:
     with connection.cursor() as cursor:
         cursor.executemany(
-            "INSERT INTO headrace.ledger VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+            "INSERT INTO headrace.ledger VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
             [_ledger_row(batch, entry) for entry in batch.entries],
         )
         cursor.executemany(
@@ -113,4 +118,5 @@ def _ledger_row(batch: Batch, e: Entry) -> tuple[object, ...]:
     return (
         *(batch.query, batch.batch_id, e.partition, e.first_offset, e.end_offset),
         *(e.received, e.accepted, e.rejected, e.late, e.duplicate, Jsonb(e.reasons), to_time(e.clock)),
+        to_time(e.oldest_log_time),
     )

@@ -68,6 +68,8 @@ STATEMENTS = (
         PRIMARY KEY (app, metric, window_end, "grouping", dimensions, revision, state, window_start)
     )
     """,
+    "CREATE INDEX IF NOT EXISTS revisions_corrected ON headrace.revisions (app, metric, at)"
+    " WHERE state = 'corrected'",
     """
     CREATE TABLE IF NOT EXISTS headrace.watermarks (
         query text NOT NULL,

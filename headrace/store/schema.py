@@ -51,4 +51,22 @@ STATEMENTS = (
     """,
     "ALTER TABLE headrace.clocks ADD COLUMN IF NOT EXISTS log_time timestamptz",
     *ALERT_TABLES,
+    "ALTER TABLE headrace.ledger ADD COLUMN IF NOT EXISTS oldest_log_time timestamptz",
+    """
+    CREATE TABLE IF NOT EXISTS headrace.query_reports (
+        query text PRIMARY KEY,
+        status text NOT NULL,
+        engine_started_at timestamptz NOT NULL,
+        reported_at timestamptz NOT NULL,
+        starts bigint NOT NULL,
+        failures bigint NOT NULL,
+        restarts bigint NOT NULL,
+        last_failure text,
+        last_failure_at timestamptz,
+        progress jsonb,
+        counted_batch bigint NOT NULL,
+        counted_at timestamptz,
+        totals jsonb NOT NULL
+    )
+    """,
 )

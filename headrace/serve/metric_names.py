@@ -1,0 +1,134 @@
+"""Every name that /metrics exposes, once: its kind, its labels and what it means."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Kind = Literal["gauge", "counter", "histogram"]
+
+
+class MetricName(NamedTuple):
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    meaning: str
+
+
+_GROUP = ("consumergroup", "group", "topic", "partition")
+_TOPIC = ("topic", "partition")
+_SOURCE = ("app", "source")
+_PARTITION = (*_SOURCE, "partition")
+_METRIC = (*_SOURCE, "metric")
+
+NAMES = (
+    # As kafka_exporter and kafka-lag-exporter name them, for dashboards that are there already.
+    MetricName("kafka_topic_partitions", "gauge", ("topic",), "partitions of a raw topic"),
+    MetricName("kafka_topic_partition_current_offset", "gauge", _TOPIC, "end of a partition"),
+    MetricName("kafka_topic_partition_oldest_offset", "gauge", _TOPIC, "first offset that is still there"),
+    MetricName("kafka_consumergroup_current_offset", "gauge", _GROUP, "next offset that the gate will read"),
+    MetricName("kafka_consumergroup_lag", "gauge", _GROUP, "unread records of a partition"),
+    MetricName("kafka_consumergroup_lag_sum", "gauge", _GROUP[:3], "unread records of a topic"),
+    MetricName(
+        "kafka_consumergroup_group_lag_seconds",
+        *("gauge", _GROUP[1:]),
+        "age of the next unread record, read from the log; 0 when nothing is unread",
+    ),
+    MetricName("headrace_up", "gauge", ("app", "part"), "1 if the log, the store or the engine answers"),
+    MetricName("headrace_query_up", "gauge", _SOURCE, "1 while the query of a source runs"),
+    MetricName("headrace_records_received_total", "counter", _SOURCE, "records read from the raw topic"),
+    MetricName("headrace_records_total", "counter", (*_SOURCE, "fate"), "records by fate"),
+    MetricName("headrace_unaccounted_records", "gauge", _SOURCE, "records without a fate: always 0"),
+    MetricName(
+        "headrace_rejections_total",
+        *("counter", (*_SOURCE, "reason")),
+        "broken rules of rejected records, by reason; a record may have several",
+    ),
+    MetricName(
+        "headrace_schema_failures_total",
+        *("counter", _SOURCE),
+        "broken rules that speak of the contract, that is all reasons but `future`",
+    ),
+    MetricName("headrace_rejected_ratio", "gauge", _SOURCE, "share of rejected records, last minute"),
+    MetricName("headrace_duplicate_ratio", "gauge", _SOURCE, "share of duplicates, last minute"),
+    MetricName("headrace_lag_seconds", "gauge", _PARTITION, "age of the next unread record of a partition"),
+    MetricName(
+        "headrace_end_to_end_latency_seconds",
+        *("histogram", _SOURCE),
+        "from log time to the commit in the store, for every record; records of a batch and partition count"
+        " with the oldest of them, so the truth is never higher",
+    ),
+    MetricName("headrace_batch_duration_seconds", "histogram", _SOURCE, "from a batch's start to its commit"),
+    MetricName(
+        "headrace_last_batch_timestamp_seconds", "gauge", _SOURCE, "when the last batch was committed"
+    ),
+    MetricName(
+        "headrace_step_seconds_total",
+        *("counter", (*_SOURCE, "step")),
+        "time in each step of the batches: decode, judge, publish, views, record",
+    ),
+    MetricName(
+        "headrace_trigger_duration_seconds",
+        *("gauge", (*_SOURCE, "phase")),
+        "time of the last trigger in each of Spark's phases; walCommit, commitOffsets and stateCommit write"
+        " the checkpoint",
+    ),
+    MetricName(
+        "headrace_sink_seconds",
+        *("gauge", (*_SOURCE, "sink")),
+        "time that the last batch waited for the topics (`log`), beyond its work for metrics that goes on"
+        " meanwhile, and for the tables (`store`)",
+    ),
+    MetricName("headrace_input_rows_per_second", "gauge", _SOURCE, "how fast records came in, last batch"),
+    MetricName("headrace_processed_rows_per_second", "gauge", _SOURCE, "how fast they were handled"),
+    MetricName(
+        "headrace_backpressure_ratio",
+        *("gauge", _SOURCE),
+        "input rate over processed rate of the last batch; above 1 the query falls behind",
+    ),
+    MetricName("headrace_failures_total", "counter", _SOURCE, "how often the query has failed"),
+    MetricName("headrace_restarts_total", "counter", _SOURCE, "how often it was started again"),
+    MetricName("headrace_engine_starts_total", "counter", _SOURCE, "how often an engine began to run it"),
+    MetricName("headrace_report_age_seconds", "gauge", _SOURCE, "time since the engine's last report"),
+    MetricName("headrace_state_rows", "gauge", _SOURCE, "event ids that Spark remembers for duplicates"),
+    MetricName("headrace_state_bytes", "gauge", _SOURCE, "memory and files of the state on the engine"),
+    MetricName(
+        "headrace_watermark_delay_seconds",
+        *("gauge", _SOURCE),
+        "how far the watermark is behind the wall clock",
+    ),
+    MetricName("headrace_clock_timestamp_seconds", "gauge", _PARTITION, "clock of a partition"),
+    MetricName("headrace_partitions", "gauge", _SOURCE, "partitions of the source"),
+    MetricName("headrace_idle_partitions", "gauge", _SOURCE, "partitions that are silent"),
+    MetricName(
+        "headrace_hot_partition_ratio",
+        *("gauge", _SOURCE),
+        "largest share of a partition over a fair share, last minute; 1 is even",
+    ),
+    MetricName(
+        "headrace_metric_late_events_total",
+        *("counter", _METRIC),
+        "accepted events that missed all of their windows of a metric",
+    ),
+    MetricName("headrace_metric_corrections_total", "counter", _METRIC, "published rows that changed"),
+    MetricName(
+        "headrace_metric_freshness_seconds",
+        *("gauge", _METRIC),
+        "age of the oldest record that the metric does not show yet; 0 when it shows all",
+    ),
+    MetricName("headrace_metric_freshness_slo_seconds", "gauge", _METRIC, "what the contract promises"),
+    MetricName("headrace_latency_slo_seconds", "gauge", _SOURCE, "promised latency of 99 of 100 records"),
+    MetricName("headrace_error_rate_slo_ratio", "gauge", _SOURCE, "promised largest share of rejections"),
+    MetricName(
+        "headrace_incidents_open", "gauge", ("app", "alert", "severity"), "open incidents of declared alerts"
+    ),
+)
+BY_NAME = {named.name: named for named in NAMES}
+
+
+def reference_table() -> str:
+    """The table of docs/monitoring.md."""
+    rows = [
+        f"| `{n.name}` | {n.kind} | {', '.join(f'`{label}`' for label in n.labels)} | {n.meaning} |"
+        for n in NAMES
+    ]
+    return "\n".join(["| name | kind | labels | meaning |", "|---|---|---|---|", *rows])

@@ -1,0 +1,74 @@
+"""An engine as a process: a failure of its query is seen from outside, and SIGTERM lets a batch finish."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+from headrace.local.connect import connections_of
+from headrace.ops.health import health_of
+from headrace.ops.pipeline import PipelineView
+from headrace.ops.reports import is_finished
+from headrace.ops.run import cause_of
+from tests.ops.test_crash import Shop, shop, wait_for
+
+__all__ = ["shop"]
+FIRST, THEN = 500, 3_000  # records; a batch holds 600
+STEPS = {"decode", "judge", "publish", "views", "record"}
+CHECKPOINT = {"walCommit", "commitOffsets", "stateCommit"}
+
+
+def batches(folder: Path, kind: str) -> set[int]:
+    """The batches that Spark has begun (`offsets`) or finished (`commits`)."""
+    place = folder / ".headrace/checkpoints/crash.clickstream" / kind
+    return {int(file.name) for file in place.glob("[0-9]*")}
+
+
+def test_the_cause_of_a_failure_is_the_line_that_says_something() -> None:
+    report = (
+        "[FOREACH_BATCH] An error\norg.apache.spark.SparkException: Python worker exited (crashed).\n"
+        "\tat java.lang.Thread\nCaused by: java.io.EOFException\n\t... 21 more\n"
+    )
+    assert cause_of(report) == "org.apache.spark.SparkException: Python worker exited (crashed)."
+    ours = f"{report}headrace.errors.LeakError: 3 records\n"
+    assert (cause_of(ours), cause_of(None)) == ("3 records", "None")
+
+
+def test_only_finished_batches_are_reported() -> None:
+    idle = {"durationMs": {"latestOffset": 3, "triggerExecution": 4}}
+    failed = {"durationMs": {"addBatch": 900, "walCommit": 30}}
+    finished = {"durationMs": {"addBatch": 900, "walCommit": 30, "commitOffsets": 20}}
+    assert [is_finished(progress) for progress in (idle, failed, finished)] == [False, False, True]
+
+
+def test_a_failure_is_shown_and_sigterm_finishes_the_batch(shop: Shop) -> None:
+    view = PipelineView(shop.loaded, connections_of(shop.services))
+
+    def source() -> dict[str, Any]:
+        return dict(view.now()["sources"][0])
+
+    shop.send(FIRST, seed=5)
+    engine = shop.start_engine(crash="before_task_commit:self")
+    wait_for(lambda: source()["received"] == FIRST and source()["state"] is not None)
+    wait_for(lambda: set(source()["durations_ms"] or ()) >= STEPS | CHECKPOINT)
+    seen = source()
+    assert (seen["status"], seen["failures"], seen["restarts"]) == ("running", 1, 1)
+    assert seen["last_failure"] and "\n" not in seen["last_failure"]
+    assert seen["unaccounted"] == seen["lag"]["records"] == 0
+    assert seen["latency_seconds"]["p99"] > 0
+    ids = seen["received"] - seen["duplicate"]
+    assert (seen["state"]["rows"], seen["state"]["bytes"] > 0) == (ids, True)
+    assert health_of(view.now())["status"] in ("ok", "degraded")  # the first batches may miss their promise
+
+    shop.send(THEN, seed=6)
+    wait_for(lambda: bool(batches(shop.folder, "offsets") - batches(shop.folder, "commits")))
+    engine.send_signal(signal.SIGTERM)
+    assert engine.wait(60) == 0, (shop.folder / "engine.log").read_text()[-3000:]
+    assert batches(shop.folder, "offsets") == batches(shop.folder, "commits")
+    wait_for(lambda: source()["status"] == "stopped")
+    left = source()
+    assert left["unaccounted"] == 0
+    assert left["batch"]["batch_id"] == max(batches(shop.folder, "commits"))
+    assert health_of(view.now())["status"] == "down"
+    view.close()

@@ -1,0 +1,147 @@
+"""/metrics as Prometheus reads it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
+
+from headrace.connections import Connections
+from headrace.local.services import Services
+from headrace.ops.pipeline import PipelineView
+from headrace.serve.exporter import metrics_router
+from headrace.serve.metric_names import NAMES, reference_table
+from headrace.store.reports import Report
+from tests.ops.books import Books, open_books, own_database
+
+PAGE = Path(__file__).parents[2] / "docs" / "monitoring.md"
+PROGRESS = {
+    "batch_id": 0,
+    "input_rate": 200.0,
+    "processed_rate": 100.0,
+    "durations_ms": {"walCommit": 30.0, "triggerExecution": 900.0, "publish": 200.0, "record": 50.0},
+    "state_bytes": 4096,
+    "removed": 10,
+    "spent": {"decode": 1.5, "publish": 0.2},
+}
+
+
+@pytest.fixture(scope="module")
+def books(services: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Books]:
+    books = open_books(
+        own_database(services, "exported"), tmp_path_factory.mktemp("exported") / "app", "exported"
+    )
+    books.send(0, 150)
+    books.write(0, (80, 10, 5, 5), reasons={"missing": 9, "future": 2}, oldest=timedelta(seconds=1.2))
+    books.execute("INSERT INTO headrace.metric_ledger VALUES (%s, 0, 'sold', 80, 77, 0, 3)", (books.query,))
+    books.execute("DROP TABLE IF EXISTS headrace.alerts CASCADE")  # of a database of our own
+    books.execute(
+        "CREATE TABLE headrace.alerts (id text PRIMARY KEY, app text, alert text, metric text,"
+        ' severity text, state text, "grouping" text, dimensions jsonb, window_start timestamptz,'
+        " window_end timestamptz, values jsonb, message text, runbook text, opened_at timestamptz,"
+        " updated_at timestamptz, resolved_at timestamptz)"
+    )
+    books.execute(
+        "INSERT INTO headrace.alerts (id, app, alert, severity, state)"
+        " VALUES ('exported-1', 'exported', 'few_sales', 'critical', 'open')"
+    )
+
+    def told(report: Report) -> None:
+        report.progress, report.restarts, report.starts = PROGRESS, 2, 1
+        report.fail("it broke", datetime.now(UTC))
+
+    books.report(told)
+    yield books
+    books.store.close()
+
+
+def scrape(books: Books, connections: Connections | None = None) -> str:
+    view = PipelineView(books.loaded, connections or books.connections, wait_seconds=1.0)
+    app = FastAPI()
+    app.include_router(metrics_router(view))
+    with TestClient(app) as client:
+        answer = client.get("/metrics")
+    view.close()
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=")
+    return answer.text
+
+
+def values(text: str) -> dict[str, float]:
+    return {
+        sample.name + "{" + ",".join(f"{k}={v}" for k, v in sorted(sample.labels.items())) + "}": sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_the_numbers(books: Books) -> None:
+    found = values(scrape(books))
+    mine = "app=exported,source=exported_sales"
+    group, topic = "headrace.exported.exported_sales", "exported_sales.raw.v1"
+    both = f"consumergroup={group},group={group}"
+    assert found[f"kafka_consumergroup_lag{{{both},partition=0,topic={topic}}}"] == 50
+    assert found[f"kafka_consumergroup_lag_sum{{{both},topic={topic}}}"] == 50
+    assert found[f"kafka_consumergroup_current_offset{{{both},partition=0,topic={topic}}}"] == 100
+    assert found[f"kafka_topic_partition_current_offset{{partition=0,topic={topic}}}"] == 150
+    assert found[f"kafka_consumergroup_group_lag_seconds{{group={group},partition=1,topic={topic}}}"] == 0
+    assert found["headrace_records_total{app=exported,fate=rejected,source=exported_sales}"] == 10
+    assert found["headrace_rejections_total{app=exported,reason=missing,source=exported_sales}"] == 9
+    assert found[f"headrace_schema_failures_total{{{mine}}}"] == 9
+    assert found["headrace_end_to_end_latency_seconds_bucket{app=exported,le=1.0,source=exported_sales}"] == 0
+    assert (
+        found["headrace_end_to_end_latency_seconds_bucket{app=exported,le=2.0,source=exported_sales}"] == 100
+    )
+    assert found[f"headrace_end_to_end_latency_seconds_count{{{mine}}}"] == 100
+    assert found[f"headrace_failures_total{{{mine}}}"] == 1
+    assert found[f"headrace_restarts_total{{{mine}}}"] == 2
+    assert found[f"headrace_state_rows{{{mine}}}"] == 85
+    assert found[f"headrace_backpressure_ratio{{{mine}}}"] == 2
+    assert found["headrace_metric_late_events_total{app=exported,metric=sold,source=exported_sales}"] == 3
+    assert (
+        found["headrace_metric_freshness_slo_seconds{app=exported,metric=sold,source=exported_sales}"] == 30
+    )
+    assert found["headrace_incidents_open{alert=few_sales,app=exported,severity=critical}"] == 1
+    assert found["headrace_sink_seconds{app=exported,sink=store,source=exported_sales}"] == 0.05
+
+
+def test_every_name_of_the_reference_is_exposed_and_no_other(books: Books) -> None:
+    text = scrape(books)
+    exposed = set(re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE))
+    # With so few records nothing can be said about their spread over the partitions.
+    assert exposed | {"headrace_hot_partition_ratio"} == {named.name for named in NAMES}
+    types = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.MULTILINE))
+    assert types == {named.name: named.kind for named in NAMES if named.name in exposed}
+
+
+def test_the_page_lists_every_name() -> None:
+    assert reference_table() in PAGE.read_text()
+
+
+def test_prometheus_own_linter_finds_nothing(books: Books) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed (Debian: prometheus)")
+    ours = "\n".join(line for line in scrape(books).splitlines() if "kafka_" not in line) + "\n"
+    done = subprocess.run([promtool, "check", "metrics"], input=ours, capture_output=True, text=True)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+def test_a_store_that_is_away_is_said(books: Books) -> None:
+    away = Connections(books.connections.bootstrap, {}, {}, "postgresql://nobody@127.0.0.1:1/none")
+    assert values(scrape(books, away)) == {"headrace_up{app=exported,part=store}": 0}
+
+
+def test_no_spark_is_loaded() -> None:
+    script = "import headrace.serve.exporter, headrace.serve.runbooks, sys; print('pyspark' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "False\n", done.stderr
