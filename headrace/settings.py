@@ -55,6 +55,11 @@ class Settings:
     shuffle_partitions: int = _setting(0, "state and shuffle partitions; 0 means one for each core")
     trigger_seconds: float = _setting(1.0, "time between the starts of two micro-batches, at least")
     max_batch: int = _setting(500_000, "largest number of records in a micro-batch of one source")
+    serve_host: str = _setting("127.0.0.1", "address that `headrace serve` listens on")
+    serve_port: int = _setting(0, "port of the API and the dashboard; 0 takes a free one and keeps it")
+    serve_tokens: str = _setting(
+        "", "file with the sha256 of bearer tokens and their roles; empty asks for no token"
+    )
     start_seconds: float = _setting(60.0, "deadline for an embedded service to start")
     connect_seconds: float = _setting(10.0, "deadline for an existing Kafka or Postgres to answer")
     kafka: dict[str, Any] = _table("any client option, passed to librdkafka and to the Java client")

@@ -17,6 +17,7 @@ from headrace.cli.down import down
 from headrace.cli.explain import explain
 from headrace.cli.init import init
 from headrace.cli.run import run
+from headrace.cli.serve import serve
 from headrace.cli.simulate import simulate
 from headrace.cli.status import status
 from headrace.cli.traffic import traffic
@@ -45,6 +46,7 @@ app.command()(init)
 app.command()(check)
 app.command(epilog=settings_help())(up)
 app.command()(run)
+app.command()(serve)
 app.command()(status)
 app.command()(demo)
 app.command()(traffic)

@@ -11,7 +11,7 @@ from starlette.staticfiles import StaticFiles
 
 from headrace.connections import Connections
 from headrace.ops.load import LoadedApp
-from headrace.serve import routes_live, routes_metrics, routes_pipeline
+from headrace.serve import routes_accounts, routes_live, routes_metrics, routes_pipeline, routes_trouble
 from headrace.serve.access import Tokens
 from headrace.serve.problems import CatchUnexpected, handle_problems
 from headrace.serve.serving import make_serving
@@ -36,7 +36,7 @@ def make_app(loaded: LoadedApp, connections: Connections, tokens: Tokens | None 
     )
     app.state.serving, app.state.access = serving, serving.access
     handle_problems(app)
-    for routes in (routes_metrics, routes_pipeline, routes_live):
+    for routes in (routes_metrics, routes_pipeline, routes_trouble, routes_accounts, routes_live):
         app.include_router(routes.router)
     if STATIC.is_dir():
         app.mount("/static", StaticFiles(directory=STATIC), name="static")

@@ -13,6 +13,7 @@ import psycopg
 from headrace.connections import query_name
 from headrace.errors import ServiceError
 from headrace.ops.load import LoadedApp
+from headrace.serve.alerts import AlertFeed
 from headrace.serve.database import Database
 from headrace.serve.live_client import Client, event_of, parcel_of
 from headrace.serve.live_feeds import Changes, Feed, MetricFeed, Position
@@ -46,6 +47,11 @@ class Hub:
         self.feeds: dict[str, Feed] = {
             metric.name: MetricFeed(loaded.name, metric, database, tables)
             for metric in loaded.app.metrics.values()
+        }
+        self.feeds |= {
+            feed.key: feed
+            for metric in loaded.app.metrics.values()
+            for feed in [AlertFeed(loaded.name, metric.name, metric.of, database)]
         }
         self._positions: dict[str, Position] = {}
         self._clients: set[Client] = set()

@@ -66,10 +66,7 @@ class MetricRows:
             sql.SQL("WHERE {} ORDER BY {} LIMIT %s").format(_all(conditions), _order(keys, newest_first)),
             [*values, page.limit + 1],
         )
-        following = None
-        if len(found) > page.limit:
-            found = found[: page.limit]
-            following = page.next(*(found[-1][key] for key in keys))
+        found, following = page.cut(found, keys)
         return {"items": [table.shown(row) for row in found], "next": following}
 
     async def latest(self, metric: Metric, wanted: Wanted, page: Page, order: str) -> Answer:
@@ -133,10 +130,7 @@ class MetricRows:
             ),
             [*_named(table), *values, list(wanted.states) or None, page.limit + 1],
         )
-        following = None
-        if len(found) > page.limit:
-            found = found[: page.limit]
-            following = page.next(*(found[-1][key] for key in keys))
+        found, following = page.cut(found, keys)
         return {"items": [shown_revision(table, row, "updated_at") for row in found], "next": following}
 
     async def revisions(self, metric: Metric, wanted: Wanted, page: Page) -> Answer:
@@ -160,10 +154,7 @@ class MetricRows:
             ).format(_REVISION_COLUMNS, _all(conditions), _order(keys, True)),
             [*_named(table), *values, page.limit + 1],
         )
-        following = None
-        if len(found) > page.limit:
-            found = found[: page.limit]
-            following = page.next(*(found[-1][key] for key in keys))
+        found, following = page.cut(found, keys)
         return {"items": [shown_revision(table, row, "at") for row in found], "next": following}
 
     async def _newest(

@@ -19,6 +19,7 @@ from headrace.errors import known_names
 from headrace.serve.problems import Problem, wrong
 
 MOST, USUAL = 1000, 100
+Row = dict[str, Any]
 _LOST_PLUS = re.compile(r" (\d\d:?\d\d)$")
 
 
@@ -73,6 +74,12 @@ class Page:
         if not isinstance(values, list) or len(values) != len(kinds) + 1 or values[0] != self.query:
             raise wrong("cursor", "this cursor belongs to another query", "begin again without it")
         return [_of_kind(value, kind) for value, kind in zip(values[1:], kinds, strict=True)]
+
+    def cut(self, rows: list[Row], keys: Sequence[str]) -> tuple[list[Row], str | None]:
+        """The rows of this page, and the cursor of the next one if one more row was found."""
+        if len(rows) <= self.limit:
+            return rows, None
+        return rows[: self.limit], self.next(*(rows[self.limit - 1][key] for key in keys))
 
     def next(self, *values: Any) -> str:
         plain = [value.isoformat() if isinstance(value, datetime) else value for value in values]

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from headrace.errors import known_names
 from headrace.serve.access import Asking, Caller
+from headrace.serve.alerts import alerts_of
 from headrace.serve.live_client import Client, parcel_of
 from headrace.serve.live_feeds import Position
 from headrace.serve.parameters import decode_cursor, only_declared
@@ -61,7 +62,9 @@ async def live(
     for topic in asked:
         if topic not in TOPICS:
             raise wrong("topics", "there is no such topic", known_names(topic[:80], TOPICS))
-    feeds = _followed(serving, caller, metrics) if "metrics" in asked else []
+    followed = _followed(serving, caller, metrics)
+    feeds = [*followed] if "metrics" in asked else []
+    feeds += [alerts_of(name) for name in followed] if "alerts" in asked else []
     client = await serving.hub.join(feeds, pipeline="pipeline" in asked)
     return EventStream(serving, client, last_event_id or cursor)
 

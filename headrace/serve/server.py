@@ -9,19 +9,38 @@ from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.errors import ServiceError, UsageError
+from headrace.serve.problems import Problem, problem_response
 
 STOP_SECONDS = 3
+
+
+class KnownHosts:
+    """Only requests that name this machine: a web page could let a name of its own lead to it."""
+
+    def __init__(self, app: ASGIApp, host: str) -> None:
+        self._app, self._known = app, {"localhost", "127.0.0.1", "[::1]", host, f"[{host}]"}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            given = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+            if _without_port(given) not in self._known:
+                problem = Problem(421, "this server answers only to the name of its own machine")
+                await problem_response(problem)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
 
 
 class Server(uvicorn.Server):
     """Ends the streams of /live first: they never end by themselves."""
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: FastAPI, host: str = "127.0.0.1") -> None:
+        is_open = not app.state.access.asks_for_tokens and is_loopback(host)
         # The access log is off: addresses of requests can hold what people look for.
         config = uvicorn.Config(
-            app,
+            KnownHosts(app, host) if is_open else app,
             log_level=logging.WARNING,
             access_log=False,
             server_header=False,
@@ -70,6 +89,10 @@ def listening_socket(host: str, port: int) -> socket.socket:
         ) from error
     listening.set_inheritable(True)
     return listening
+
+
+def _without_port(host: str) -> str:
+    return host if host.endswith("]") else host.rpartition(":")[0] or host
 
 
 def address_of(listening: socket.socket) -> str:

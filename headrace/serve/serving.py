@@ -9,7 +9,11 @@ from fastapi import Request
 from headrace.connections import Connections
 from headrace.ops.load import LoadedApp
 from headrace.serve.access import Access, Tokens
+from headrace.serve.alerts import Alerts
 from headrace.serve.database import Database
+from headrace.serve.dead_letters import DeadLetters
+from headrace.serve.late_events import LateEvents
+from headrace.serve.ledger import Audits, LedgerPages
 from headrace.serve.live_hub import Hub
 from headrace.serve.metric_catalogue import MetricCatalogue
 from headrace.serve.metric_rows import MetricRows
@@ -26,6 +30,11 @@ class Serving:
     tables: MetricTables
     catalogue: MetricCatalogue
     rows: MetricRows
+    late_events: LateEvents
+    dead_letters: DeadLetters
+    ledger: LedgerPages
+    audits: Audits
+    alerts: Alerts
     pipeline: PipelineFeed
     hub: Hub
 
@@ -35,7 +44,8 @@ class Serving:
 
     async def close(self) -> None:
         await self.hub.stop()
-        self.pipeline.close()
+        for part in (self.pipeline, self.dead_letters, self.audits):
+            part.close()
         await self.database.close()
 
 
@@ -51,6 +61,11 @@ def make_serving(loaded: LoadedApp, connections: Connections, tokens: Tokens | N
         tables,
         MetricCatalogue(loaded, database, tables),
         MetricRows(database, tables),
+        LateEvents(loaded, database),
+        DeadLetters(loaded, connections, database),
+        LedgerPages(loaded, database),
+        Audits(loaded, connections),
+        Alerts(database, loaded.name),
         pipeline,
         Hub(loaded, connections.store_url, database, tables, pipeline),
     )
