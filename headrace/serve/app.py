@@ -13,6 +13,7 @@ from headrace.connections import Connections
 from headrace.ops.load import LoadedApp
 from headrace.serve import routes_accounts, routes_live, routes_metrics, routes_pipeline, routes_trouble
 from headrace.serve.access import Tokens
+from headrace.serve.description import ABOUT, describe
 from headrace.serve.problems import CatchUnexpected, handle_problems
 from headrace.serve.serving import make_serving
 
@@ -32,7 +33,12 @@ def make_app(loaded: LoadedApp, connections: Connections, tokens: Tokens | None 
             await serving.close()
 
     app = FastAPI(
-        title=f"{loaded.name} on Headrace", version="1", lifespan=lifespan, docs_url=None, redoc_url=None
+        title=f"{loaded.name} on Headrace",
+        version="1",
+        description=ABOUT,
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
     )
     app.state.serving, app.state.access = serving, serving.access
     handle_problems(app)
@@ -41,4 +47,5 @@ def make_app(loaded: LoadedApp, connections: Connections, tokens: Tokens | None 
     if STATIC.is_dir():
         app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.add_middleware(CatchUnexpected)
+    describe(app)
     return app

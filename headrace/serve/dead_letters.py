@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +15,7 @@ from typing import Any, TypeVar
 
 from headrace.connections import Connections, query_name
 from headrace.contracts.model import Contract
+from headrace.errors import ServiceError
 from headrace.log.tail import Place, Range, TailReader, TailRecord, newest_ranges
 from headrace.ops.load import LoadedApp
 from headrace.serve.database import Database
@@ -25,6 +27,8 @@ SCANNED = 2000  # offsets that one request looks at, over all partitions
 LISTED_BYTES = 8 * 1024  # larger values are shown only one at a time
 ONE_BYTES = 2 * 1024 * 1024
 WAITING = 16
+BROKER_SECONDS = 3.0
+AWAY_SECONDS = 2.0  # a broker that has just not answered is not asked again at once
 Result = TypeVar("Result")
 
 
@@ -56,9 +60,10 @@ class DeadLetters:
 
     def __init__(self, loaded: LoadedApp, connections: Connections, database: Database) -> None:
         self._loaded, self._database = loaded, database
-        self._reader = TailReader(connections.librdkafka)
+        self._reader = TailReader(connections.librdkafka, BROKER_SECONDS)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dead-letters")
         self._waiting = 0
+        self._away: tuple[float, ServiceError] | None = None
         self._scans: Shared[Scan] = Shared(seconds=2.0, most=16)
         self._counts: Shared[list[dict[str, Any]]] = Shared(seconds=5.0)
 
@@ -122,12 +127,21 @@ class DeadLetters:
         ordered, left = _newest_first(records, cut)
         return Scan(ordered, ranges, frozenset(left), whole=not cut and not left)
 
+    def _unless_away(self, work: Callable[[], Result]) -> Result:
+        if self._away and time.monotonic() < self._away[0]:
+            raise self._away[1]
+        try:
+            return work()
+        except ServiceError as error:
+            self._away = (time.monotonic() + AWAY_SECONDS, error)
+            raise
+
     async def _do(self, work: Callable[[], Result]) -> Result:
         if self._waiting >= WAITING:
             raise unavailable("too many ask for dead letters at once", "try again in a moment")
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._unless_away, work)
         finally:
             self._waiting -= 1
 

@@ -17,7 +17,7 @@ from headrace.serve.parameters import Page
 from headrace.serve.problems import unavailable
 from headrace.serve.shared import Shared
 
-AUDIT_SECONDS = 20.0
+AUDIT_SECONDS = 10.0
 FINDINGS = 100
 _PAGE = """
     SELECT part.* FROM unnest(%(queries)s::text[]) AS wanted (query) CROSS JOIN LATERAL (

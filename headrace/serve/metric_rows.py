@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from psycopg import sql
@@ -17,7 +17,6 @@ from headrace.serve.parameters import Page
 
 Answer = dict[str, Any]
 TRUE = sql.SQL("true")
-FIRST, LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -101,12 +100,8 @@ class MetricRows:
     ) -> Answer:
         """Each row in its newest published revision up to a number, or a time."""
         table = await self._tables.table(metric)
-        kept = Wanted(None, None, (), wanted.grouping, wanted.labels)
-        conditions, values = kept.conditions(labels_in="dimensions")
-        for sign, bound in ((">=", wanted.start), ("<", wanted.end)):
-            if bound is not None:
-                conditions.append(sql.SQL("window_end " + sign + " %s"))
-                values.append(_shifted(bound, metric))
+        # The state is asked of the revision that is found, so it cannot narrow the search for it.
+        conditions, values = _of_revisions(metric, replace(wanted, states=()))
         conditions.append(sql.SQL("revision <= %s" if isinstance(moment, int) else "at <= %s"))
         values.append(moment)
         after = page.after([datetime, str, dict])
@@ -136,13 +131,7 @@ class MetricRows:
     async def revisions(self, metric: Metric, wanted: Wanted, page: Page) -> Answer:
         """Every published revision, newest windows first."""
         table = await self._tables.table(metric)
-        conditions, values = Wanted(None, None, wanted.states, wanted.grouping, wanted.labels).conditions(
-            labels_in="dimensions"
-        )
-        for sign, bound in ((">=", wanted.start), ("<", wanted.end)):
-            if bound is not None:
-                conditions.append(sql.SQL("window_end " + sign + " %s"))
-                values.append(_shifted(bound, metric))
+        conditions, values = _of_revisions(metric, wanted)
         keys = ("window_end", "grouping", "dimensions", "revision", "state")
         after = page.after([datetime, str, dict, int, str])
         if after is not None:
@@ -209,9 +198,16 @@ def _named(table: MetricTable) -> tuple[str, str]:
     return app, metric
 
 
-def _shifted(start: datetime, metric: Metric) -> datetime:
-    """Revisions are found by the end of their window."""
-    return min(max(start, FIRST), LAST - metric.window.size) + metric.window.size
+def _of_revisions(metric: Metric, wanted: Wanted) -> tuple[list[sql.Composable], list[Any]]:
+    """Revisions are found by the end of their window, and have their dimensions in one column."""
+    conditions, values = replace(wanted, start=None, end=None).conditions(labels_in="dimensions")
+    if wanted.start is not None:
+        conditions.append(sql.SQL("window_end >= %s"))
+        values.append(wanted.start + metric.window.size)
+    if wanted.end is not None:
+        conditions.append(sql.SQL("window_end < %s"))
+        values.append(wanted.end + metric.window.size)
+    return conditions, values
 
 
 def _all(conditions: list[sql.Composable]) -> sql.Composable:

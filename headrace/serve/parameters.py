@@ -19,6 +19,8 @@ from headrace.errors import known_names
 from headrace.serve.problems import Problem, wrong
 
 MOST, USUAL = 1000, 100
+# A year from the ends of what a time can be, so that windows fit before and after.
+FIRST, LAST = datetime(2, 1, 1, tzinfo=UTC), datetime(9998, 1, 1, tzinfo=UTC)
 Row = dict[str, Any]
 _LOST_PLUS = re.compile(r" (\d\d:?\d\d)$")
 
@@ -31,7 +33,8 @@ def parse_time(parameter: str, text: str | None) -> datetime | None:
     given = _LOST_PLUS.sub(r"+\1", text)
     try:
         time = datetime.fromisoformat(given)
-        return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+        time = time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+        return min(max(time, FIRST), LAST)
     except (ValueError, OverflowError):
         raise wrong(parameter, f"'{parameter}' is not a time", "write it like 2026-03-01T09:00:00Z") from None
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from headrace.contracts.model import Contract
 from headrace.errors import known_names
+from headrace.serve import models
 from headrace.serve import sources as documents
 from headrace.serve.access import Asking
 from headrace.serve.answers import answer
@@ -21,7 +22,13 @@ router = APIRouter(prefix="/api/v1", dependencies=[Depends(only_declared)])
 OfSource = Annotated[str | None, Query(description="Only this source.", examples=["clickstream"])]
 
 
-@router.get("/ledger", tags=["accounts"], summary="The ledger, newest batches first")
+@router.get(
+    "/ledger",
+    tags=["accounts"],
+    summary="The ledger, newest batches first",
+    response_model=models.Ledger,
+    responses=models.problems(),
+)
 async def ledger(
     request: Request,
     _caller: Asking,
@@ -37,7 +44,13 @@ async def ledger(
     return answer(request, await serving.ledger.page(streams, begin, end, page))
 
 
-@router.get("/audit", tags=["accounts"], summary="Does every record have exactly one fate?")
+@router.get(
+    "/audit",
+    tags=["accounts"],
+    summary="Does every record have exactly one fate?",
+    response_model=models.Audit,
+    responses=models.problems(),
+)
 async def audit(request: Request, _caller: Asking, serving: Served, source: OfSource = None) -> Response:
     """The ledger against itself and against the broker's offsets, as `headrace audit` does it.
 
@@ -46,13 +59,25 @@ async def audit(request: Request, _caller: Asking, serving: Served, source: OfSo
     return answer(request, await serving.audits.audit(_asked(serving, source)))
 
 
-@router.get("/sources", tags=["catalogue"], summary="The streams of the app")
+@router.get(
+    "/sources",
+    tags=["catalogue"],
+    summary="The streams of the app",
+    response_model=models.Sources,
+    responses=models.problems(),
+)
 async def sources(request: Request, _caller: Asking, serving: Served) -> Response:
     """Name, owner, contract version, classification, topics and times of every stream."""
     return answer(request, {"items": documents.catalogue(serving.loaded), "next": None})
 
 
-@router.get("/sources/{name}/contract", tags=["catalogue"], summary="A stream's contract")
+@router.get(
+    "/sources/{name}/contract",
+    tags=["catalogue"],
+    summary="A stream's contract",
+    response_model=dict[str, Any],
+    responses=models.problems(404),
+)
 async def contract(request: Request, name: str, caller: Asking, serving: Served) -> Response:
     """The ODCS file as JSON. Examples are left out where the caller may not see the stream's values."""
     found = _contract(serving, name)
@@ -60,7 +85,13 @@ async def contract(request: Request, name: str, caller: Asking, serving: Served)
     return answer(request, documents.contract_document(found, examples=sees))
 
 
-@router.get("/sources/{name}/schema", tags=["catalogue"], summary="JSON Schema of a stream's events")
+@router.get(
+    "/sources/{name}/schema",
+    tags=["catalogue"],
+    summary="JSON Schema of a stream's events",
+    response_model=dict[str, Any],
+    responses=models.problems(404),
+)
 async def schema(request: Request, name: str, caller: Asking, serving: Served) -> Response:
     """For producers, to check events before they send them."""
     found = _contract(serving, name)

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from headrace.errors import known_names
+from headrace.serve import models
 from headrace.serve.access import Asking, Caller
 from headrace.serve.alerts import alerts_of
 from headrace.serve.live_client import Client, parcel_of
@@ -27,7 +28,13 @@ HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),
+    (b"connection", b"close"),
 ]
+
+STREAM = {
+    "type": "string",
+    "example": 'id: eyJj…\nevent: row\ndata: {"metric": "conversion_1m", "state": "open", …}\n\n',
+}
 
 router = APIRouter(tags=["live"])
 
@@ -37,7 +44,10 @@ router = APIRouter(tags=["live"])
     dependencies=[Depends(only_declared)],
     summary="Follow changes as they are committed",
     response_class=Response,
-    responses={200: {"content": {"text/event-stream": {}}}},
+    responses={
+        200: {"description": "Events without end.", "content": {"text/event-stream": {"schema": STREAM}}},
+        **{status: told for status, told in models.problems(403, 404).items() if status != 304},
+    },
 )
 async def live(
     caller: Asking,

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from headrace.errors import known_names
 from headrace.metrics import Metric
+from headrace.serve import models
 from headrace.serve.access import Asking, Caller
 from headrace.serve.answers import answer
 from headrace.serve.metric_rows import Wanted
@@ -51,14 +52,25 @@ Grouping = Annotated[
 ]
 
 
-@router.get("", dependencies=[Depends(only_declared)], summary="The metrics of the app")
+@router.get(
+    "",
+    dependencies=[Depends(only_declared)],
+    summary="The metrics of the app",
+    response_model=models.Metrics,
+    responses=models.problems(),
+)
 async def metrics(request: Request, caller: Asking, serving: Served) -> Response:
     """Every metric that the caller may see, with its declaration and how far it is."""
     items = await serving.catalogue.metrics(serving.access.visible_metrics(caller))
     return answer(request, {"items": items, "next": None})
 
 
-@router.get("/{name}/rows", summary="Rows of a metric")
+@router.get(
+    "/{name}/rows",
+    summary="Rows of a metric",
+    response_model=models.Rows,
+    responses=models.problems(403, 404),
+)
 async def rows(
     request: Request,
     name: str,
@@ -92,7 +104,12 @@ async def rows(
     return answer(request, found)
 
 
-@router.get("/{name}/latest", summary="The newest window of a metric")
+@router.get(
+    "/{name}/latest",
+    summary="The newest window of a metric",
+    response_model=models.Latest,
+    responses=models.problems(403, 404),
+)
 async def latest(
     request: Request,
     name: str,
@@ -121,7 +138,12 @@ async def latest(
     return answer(request, await serving.rows.latest(metric, wanted, page, by))
 
 
-@router.get("/{name}/revisions", summary="What was published, and when it changed")
+@router.get(
+    "/{name}/revisions",
+    summary="What was published, and when it changed",
+    response_model=models.Revisions,
+    responses=models.problems(403, 404),
+)
 async def revisions(
     request: Request,
     name: str,

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from headrace.errors import ServiceError
+from headrace.serve import models
 from headrace.serve.access import Asking
 from headrace.serve.answers import answer
 from headrace.serve.parameters import only_declared
@@ -19,13 +20,25 @@ from headrace.serve.serving import Serving
 router = APIRouter(prefix="/api/v1", tags=["pipeline"])
 
 
-@router.get("/pipeline", dependencies=[Depends(only_declared)], summary="The pipeline right now")
+@router.get(
+    "/pipeline",
+    dependencies=[Depends(only_declared)],
+    summary="The pipeline right now",
+    response_model=models.Pipeline,
+    responses=models.problems(),
+)
 async def pipeline(request: Request, _caller: Asking, serving: Served) -> Response:
     """Fates, rates, lag, clocks and watermarks of every source."""
     return answer(request, await serving.pipeline.now())
 
 
-@router.get("/health", dependencies=[Depends(only_declared)], summary="Is all well?")
+@router.get(
+    "/health",
+    dependencies=[Depends(only_declared)],
+    summary="Is all well?",
+    response_model=models.Health,
+    responses={503: {"model": models.Health, "description": "Down."}, 422: models.problems()[422]},
+)
 async def health(request: Request, serving: Served) -> Response:
     """Asks for no token, so that probes can use it. 503 if the status is `down`."""
     checks = [await _store(serving), _announcements(serving), await _pipeline(serving), _tokens(serving)]

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from headrace.errors import known_names
 from headrace.log.tail import Place
 from headrace.metrics import Metric
+from headrace.serve import models
 from headrace.serve.access import Asking, Caller
 from headrace.serve.answers import answer
 from headrace.serve.dead_letter_shape import reasons_of, shown
@@ -29,7 +30,12 @@ OfSource = Annotated[str | None, Query(description="Only this source.", examples
 Number = Annotated[int, Path(ge=0, lt=2**63)]
 
 
-@router.get("/late-events", summary="Events that missed a window")
+@router.get(
+    "/late-events",
+    summary="Events that missed a window",
+    response_model=models.LateEvents,
+    responses=models.problems(403),
+)
 async def late_events(
     request: Request,
     caller: Asking,
@@ -43,7 +49,12 @@ async def late_events(
     return answer(request, await serving.late_events.page(metrics, page))
 
 
-@router.get("/metrics/{name}/late-events", summary="Events that missed a window of this metric")
+@router.get(
+    "/metrics/{name}/late-events",
+    summary="Events that missed a window of this metric",
+    response_model=models.LateEvents,
+    responses=models.problems(403, 404),
+)
 async def late_events_of_metric(
     request: Request, name: str, caller: Asking, serving: Served, page: Paged
 ) -> Response:
@@ -51,7 +62,12 @@ async def late_events_of_metric(
     return answer(request, await serving.late_events.page([metric.name], page))
 
 
-@router.get("/late-events/delays", summary="How late late events are")
+@router.get(
+    "/late-events/delays",
+    summary="How late late events are",
+    response_model=models.Delays,
+    responses=models.problems(403),
+)
 async def delays(
     request: Request,
     caller: Asking,
@@ -68,7 +84,12 @@ async def delays(
     return answer(request, {"items": items, "from": begin, "to": end})
 
 
-@router.get("/dead-letters", summary="Rejected records, newest first")
+@router.get(
+    "/dead-letters",
+    summary="Rejected records, newest first",
+    response_model=models.DeadLetters,
+    responses=models.problems(403),
+)
 async def dead_letters(
     request: Request,
     caller: Asking,
@@ -102,7 +123,12 @@ async def dead_letters(
     return answer(request, {"items": items, "next": following, "scanned": taken})
 
 
-@router.get("/dead-letters/histogram", summary="Rejected records by reason, producer or contract version")
+@router.get(
+    "/dead-letters/histogram",
+    summary="Rejected records by reason, producer or contract version",
+    response_model=models.Histogram,
+    responses=models.problems(403),
+)
 async def histogram(
     request: Request,
     caller: Asking,
@@ -130,7 +156,12 @@ async def histogram(
     return answer(request, {"items": items, "records": len(scan.records), "partial": not scan.whole})
 
 
-@router.get("/dead-letters/{source}/{partition}/{offset}", summary="One rejected record")
+@router.get(
+    "/dead-letters/{source}/{partition}/{offset}",
+    summary="One rejected record",
+    response_model=models.DeadLetter,
+    responses=models.problems(403, 404),
+)
 async def dead_letter(
     request: Request, source: str, partition: Number, offset: Number, caller: Asking, serving: Served
 ) -> Response:
@@ -147,7 +178,9 @@ async def dead_letter(
     return answer(request, shown(record, contract, everything=serving.access.sees_fields(caller, stream)))
 
 
-@router.get("/alerts", summary="Alerts, newest first")
+@router.get(
+    "/alerts", summary="Alerts, newest first", response_model=models.Alerts, responses=models.problems()
+)
 async def alerts(
     request: Request,
     caller: Asking,
@@ -192,10 +225,7 @@ def _streams(serving: Serving, caller: Caller, source: str | None, missing: int 
 def _span(since: str | None, until: str | None) -> tuple[datetime, datetime]:
     # To the second, so that many who ask at once ask the same.
     end = parse_time("to", until) or datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=1)
-    begin = parse_time("from", since)
-    if begin is None:
-        begin = max(end, datetime(1, 1, 3, tzinfo=UTC)) - USUAL_SPAN
-    return begin, end
+    return parse_time("from", since) or end - USUAL_SPAN, end
 
 
 def _below(serving: Serving, streams: list[str], page: Page) -> dict[Place, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -21,10 +22,12 @@ from headrace.serve.server import Server, address_of, listening_socket
 
 @contextmanager
 def running_server(
-    loaded: LoadedApp, connections: Connections, tokens: Tokens | None = None
+    loaded: LoadedApp, connections: Connections, tokens: Tokens | None = None, *, send_buffer: int = 0
 ) -> Iterator[str]:
     """The address of a server that lasts as long as the block."""
     listening = listening_socket("127.0.0.1", 0)
+    if send_buffer:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     server = Server(make_app(loaded, connections, tokens))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
@@ -54,9 +57,9 @@ class Event:
 class Follower:
     """Reads server-sent events as the standard says; `id` is the last one that came."""
 
-    def __init__(self, response: httpx.Response) -> None:
+    def __init__(self, response: httpx.Response, after: str) -> None:
         self._lines = response.iter_lines()
-        self.id = ""
+        self.id = after
 
     def next(self) -> Event:
         name, data = "message", ""
@@ -76,22 +79,24 @@ class Follower:
                     self.id = value
         raise EOFError
 
-    def until(self, wanted: Callable[[Event], bool], most: int = 10_000) -> list[Event]:
+    def until(self, wanted: Callable[[Event], bool], seconds: float = 14.0) -> list[Event]:
+        """Shorter than the time between pings: these alone would keep the connection going for ever."""
+        deadline = time.monotonic() + seconds
         seen = []
-        for _ in range(most):
+        while time.monotonic() < deadline:
             seen.append(self.next())
             if wanted(seen[-1]):
                 return seen
-        raise AssertionError(f"{most} events, and none as wanted")
+        raise AssertionError(f"no event as wanted among {[event.name for event in seen][-20:]}")
 
 
 @contextmanager
 def following(address: str, seconds: float = 20.0, **parameters: Any) -> Iterator[Follower]:
-    headers = {"Last-Event-ID": parameters.pop("after")} if "after" in parameters else {}
-    headers |= parameters.pop("headers", {})
+    after = parameters.pop("after", "")
+    headers = {"Last-Event-ID": after} if after else {}
     with (
         httpx.Client(timeout=seconds) as client,
         client.stream("GET", f"{address}/live", params=parameters, headers=headers) as response,
     ):
         assert response.status_code == 200, response.read()
-        yield Follower(response)
+        yield Follower(response, after)
