@@ -98,7 +98,7 @@ async def rows(
     newest_first = order.startswith("-")
     if as_of is not None:
         moment = parse_moment(as_of)
-        found = await serving.rows.as_of(metric, wanted, page, moment, newest_first=newest_first)
+        found = await serving.versions.as_of(metric, wanted, page, moment, newest_first=newest_first)
     else:
         found = await serving.rows.range(metric, wanted, page, newest_first=newest_first)
     return answer(request, found)
@@ -166,7 +166,7 @@ async def revisions(
         if wanted.start or wanted.end:
             raise wrong("window_start", "give either 'window_start' or 'from' and 'to'")
         wanted = Wanted(only, only + SECOND, wanted.states, wanted.grouping, wanted.labels)
-    return answer(request, await serving.rows.revisions(metric, wanted, page))
+    return answer(request, await serving.versions.revisions(metric, wanted, page))
 
 
 def visible_metric(serving: Serving, caller: Caller, name: str) -> Metric:

@@ -18,6 +18,7 @@ from headrace.serve.live_hub import Hub
 from headrace.serve.metric_catalogue import MetricCatalogue
 from headrace.serve.metric_rows import MetricRows
 from headrace.serve.metric_tables import MetricTables
+from headrace.serve.metric_versions import MetricVersions
 from headrace.serve.pipeline import PipelineFeed
 
 
@@ -30,6 +31,7 @@ class Serving:
     tables: MetricTables
     catalogue: MetricCatalogue
     rows: MetricRows
+    versions: MetricVersions
     late_events: LateEvents
     dead_letters: DeadLetters
     ledger: LedgerPages
@@ -61,6 +63,7 @@ def make_serving(loaded: LoadedApp, connections: Connections, tokens: Tokens | N
         tables,
         MetricCatalogue(loaded, database, tables),
         MetricRows(database, tables),
+        MetricVersions(database, tables, loaded.name),
         LateEvents(loaded, database),
         DeadLetters(loaded, connections, database),
         LedgerPages(loaded, database),

@@ -142,12 +142,12 @@ class Seed:
                 }
             )
 
-    def _groups(self, grouping: tuple[str, ...]) -> Iterator[list[str]]:
+    def _groups(self, grouping: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         if not grouping:
-            yield []
+            yield ()
             return
         for n in range(max(len(LABELS.get(name, ("x",))) for name in grouping)):
-            yield [LABELS.get(name, ("x",))[n % len(LABELS.get(name, ("x",)))] for name in grouping]
+            yield tuple(LABELS.get(name, ("x",))[n % len(LABELS.get(name, ("x",)))] for name in grouping)
 
     def _items(self, resolved: ResolvedMetric, events: int) -> list[str | None]:
         items: list[str | None] = [str(events)]

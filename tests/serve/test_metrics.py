@@ -152,8 +152,14 @@ def test_every_published_revision(sample: Sample) -> None:
     found = items(sample, path, window_start=corrected["window_start"], grouping="all")
     assert [(r["revision"], r["state"]) for r in found] == [(2, "corrected"), (1, "preliminary")]
     assert found[0]["at"] > found[1]["at"]
-    [counted] = table(sample, "SELECT count(*) AS n FROM headrace.revisions WHERE metric = 'conversion_1m'")
-    assert len(every_page(sample, path, limit=99)) == counted["n"]
+    [kept] = table(sample, "SELECT count(*) AS n FROM headrace.revisions WHERE metric = 'conversion_1m'")
+    [alone] = table(
+        sample, "SELECT count(*) AS n FROM turanmart.conversion_1m WHERE revision = 1 AND state <> 'open'"
+    )
+    every = every_page(sample, path, limit=99)
+    assert len(every) == kept["n"] + alone["n"] and kept["n"] and alone["n"]
+    assert [row["window_start"] for row in every] == sorted((r["window_start"] for r in every), reverse=True)
+    assert len({(*key(row), row["revision"], row["state"]) for row in every}) == len(every)
     by_region = items(
         sample, path, window_start=corrected["window_start"], region="almaty", state="corrected"
     )
