@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import multiprocessing
 import os
 import statistics
 import subprocess
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 import httpx
 import psutil
@@ -99,44 +101,64 @@ def serving(store_url: str) -> Iterator[tuple[str, psutil.Process]]:
 
 
 async def measure(options: argparse.Namespace, seed: Seed, address: str, process: psutil.Process) -> Seen:
+    """Those who follow are a process of their own: reading their events must not delay the questions here."""
     seen = Seen()
+    committed = multiprocessing.Value("d", 0.0)
+    results: multiprocessing.Queue[tuple[list[float], int, int]] = multiprocessing.Queue()
     end = time.monotonic() + options.seconds
-    commits: dict[str, float] = {}
-    followers = [asyncio.create_task(follow(address, seen, commits)) for _ in range(options.clients)]
-    await asyncio.gather(
-        feed(seed, commits, end), ask(address, options.rate, end, seen), watch(process, end, seen)
+    crowd = multiprocessing.Process(
+        target=follow_all, args=(address, options.clients, end, committed, results), daemon=True
     )
-    seen.dropped = sum(task.done() for task in followers)
-    for task in followers:
-        task.cancel()
-    await asyncio.gather(*followers, return_exceptions=True)
+    crowd.start()
+    await asyncio.gather(
+        feed(seed, committed, end), ask(address, options.rate, end, seen), watch(process, end, seen)
+    )
+    seen.arrivals, seen.rows, seen.dropped = await asyncio.to_thread(results.get, True, 30)
+    crowd.join(10)
     return seen
 
 
-async def feed(seed: Seed, commits: dict[str, float], end: float) -> None:
+async def feed(seed: Seed, committed: Any, end: float) -> None:
     number = 0
     while time.monotonic() < end:
         begin = time.monotonic()
         number += 1
         await asyncio.to_thread(seed.batch, datetime.now(UTC), events=5 + number, streams=("clickstream",))
-        commits["last"] = time.monotonic()
+        committed.value = time.monotonic()
         await asyncio.sleep(max(0.0, 1.0 - (time.monotonic() - begin)))
 
 
-async def follow(address: str, seen: Seen, commits: dict[str, float]) -> None:
+def follow_all(address: str, clients: int, end: float, committed: Any, results: Any) -> None:
+    """The monotonic clock is the same for all processes of a machine."""
+
+    async def crowd() -> Seen:
+        seen = Seen()
+        tasks = [asyncio.create_task(follow(address, seen, committed)) for _ in range(clients)]
+        await asyncio.sleep(max(0.0, end - time.monotonic()))
+        seen.dropped = sum(task.done() for task in tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return seen
+
+    seen = asyncio.run(crowd())
+    results.put((seen.arrivals, seen.rows, seen.dropped))
+
+
+async def follow(address: str, seen: Seen, committed: Any) -> None:
     host, port = address.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 22)
     writer.write(f"GET /live?topics=metrics,alerts HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-    waiting_since = 0.0
-    while line := await reader.readline():
-        if line.startswith(b"event: reset"):
+    known = 0.0
+    while text := await reader.read(1 << 18):
+        rows = text.count(b"event: row")
+        seen.rows += rows
+        if b"event: reset" in text:
             return
-        if line.startswith(b"event: row"):
-            seen.rows += 1
-        if line.startswith(b"id: ") and commits.get("last", 0.0) > waiting_since:
-            # The first news of a commit; it may be read before the writer has noted its end.
-            waiting_since = time.monotonic()
-            seen.arrivals.append(waiting_since - commits["last"])
+        if rows and committed.value > known:
+            # The first news of a commit; it may come before the writer has noted its end.
+            known = committed.value
+            seen.arrivals.append(time.monotonic() - known)
 
 
 async def ask(address: str, rate: float, end: float, seen: Seen) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -25,29 +25,18 @@ class Parcel:
 
     feed: str
     position: Position
-    chunks: tuple[bytes, ...]
+    events: bytes
     last: bytes
 
     @property
     def size(self) -> int:
-        return sum(map(len, self.chunks)) + len(self.last)
+        return len(self.events) + len(self.last)
 
 
 def parcel_of(feed: str, event: str, changes: Changes) -> Parcel:
     head = f"event: {event}\ndata: ".encode()
     events = [head + item + b"\n\n" for item in changes.items]
-    chunks: list[bytes] = []
-    pending: list[bytes] = []
-    size = 0
-    for text in events[:-1]:
-        pending.append(text)
-        size += len(text)
-        if size >= CHUNK_BYTES:
-            chunks.append(b"".join(pending))
-            pending, size = [], 0
-    if pending:
-        chunks.append(b"".join(pending))
-    return Parcel(feed, changes.position, tuple(chunks), events[-1])
+    return Parcel(feed, changes.position, b"".join(events[:-1]), events[-1])
 
 
 class Client:
@@ -107,9 +96,7 @@ class Client:
                 yield self.reset("too slow: events were left out")
                 return
             if self._parcels:
-                parcel = self._parcels.popleft()
-                self._bytes -= parcel.size
-                for chunk in self.parts(parcel):
+                for chunk in _in_chunks(self._taken()):
                     yield chunk
             elif self._pipeline is not None:
                 event, self._pipeline = self._pipeline, None
@@ -121,12 +108,23 @@ class Client:
                 self._awake.clear()
                 await _set_within(self._awake, ping_at - time.monotonic())
 
-    def parts(self, parcel: Parcel) -> list[bytes]:
+    def text(self, parcel: Parcel) -> bytes:
         """Nothing, if a later state was sent already: a row must not seem to go back."""
         if parcel.position.at <= self.positions[parcel.feed].at:
-            return []
+            return b""
         self.positions[parcel.feed] = parcel.position
-        return [*parcel.chunks, f"id: {self.cursor()}\n".encode() + parcel.last]
+        return b"".join((parcel.events, b"id: ", self.cursor().encode(), b"\n", parcel.last))
+
+    def _taken(self) -> bytes:
+        """A few parcels at once: a write costs more than what is in it."""
+        texts: list[bytes] = []
+        size = 0
+        while self._parcels and size < CHUNK_BYTES:
+            parcel = self._parcels.popleft()
+            self._bytes -= parcel.size
+            texts.append(self.text(parcel))
+            size += len(texts[-1])
+        return b"".join(texts)
 
     def ready(self) -> bytes:
         return f"retry: 1000\nid: {self.cursor()}\n".encode() + event_of("ready", {"at": datetime.now(UTC)})
@@ -137,6 +135,11 @@ class Client:
 
 def event_of(name: str, data: Any) -> bytes:
     return f"event: {name}\ndata: ".encode() + to_json(data) + b"\n\n"
+
+
+def _in_chunks(text: bytes) -> Iterator[bytes]:
+    """So much at a time that a slow connection holds little of it."""
+    return (text[n : n + CHUNK_BYTES] for n in range(0, len(text), CHUNK_BYTES))
 
 
 async def _set_within(event: asyncio.Event, seconds: float) -> None:

@@ -161,24 +161,26 @@ class Hub:
             changed, self._changed = self._changed, set()
             try:
                 async with self._reading:
-                    for key in [k for k in self._positions if self.feeds[k].source in changed]:
-                        await self._spread(key)
+                    await self._spread([k for k in self._positions if self.feeds[k].source in changed])
             except Problem as problem:
                 # The store is away or busy: nothing is lost, since the positions have not moved.
                 logger.warning("changes cannot be read: %s", problem.detail)
                 await asyncio.sleep(0.5)
                 self._note(changed)
 
-    async def _spread(self, key: str) -> None:
-        feed = self.feeds[key]
-        changes = await feed.since(self._positions[key])
-        self._positions[key] = changes.position
-        if not changes.complete:
-            for client in self._clients:
-                client.lose(key, changes.position)
-        elif changes.items:
-            parcel = parcel_of(key, feed.event, changes)
-            for client in self._clients:
+    async def _spread(self, keys: list[str]) -> None:
+        """All that a commit changed is handed over at once, so that each client needs few writes for it."""
+        parcels = []
+        for key in keys:
+            changes = await self.feeds[key].since(self._positions[key])
+            self._positions[key] = changes.position
+            if not changes.complete:
+                for client in self._clients:
+                    client.lose(key, changes.position)
+            elif changes.items:
+                parcels.append(parcel_of(key, self.feeds[key].event, changes))
+        for client in self._clients:
+            for parcel in parcels:
                 client.push(parcel)
 
     async def _show_pipeline(self) -> None:

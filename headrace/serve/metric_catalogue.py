@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from functools import partial
 from typing import Any
 
 from psycopg import sql
@@ -21,26 +20,48 @@ COUNTED = 10_000  # rows that are counted exactly; above it the planner's estima
 LATE_SPAN = timedelta(hours=24)
 # All of it reads a few pages: the rows that are not final yet, those of the newest window, a short count.
 _EXTENT = """
-    SELECT (SELECT count(*) FROM (SELECT FROM {table} LIMIT %(most)s) AS few) AS counted,
-           (SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass(%(name)s)) AS estimate,
+    SELECT {metric}::text AS metric,
+           (SELECT count(*) FROM (SELECT FROM {table} LIMIT {most}) AS few) AS counted,
+           (SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass({name})) AS estimate,
            greatest((SELECT max(updated_at) FROM {table} WHERE state <> 'final'),
                     (SELECT max(updated_at) FROM {table}
                      WHERE window_start = (SELECT max(window_start) FROM {table}))) AS updated_at
 """
+_LATE = """
+    SELECT wanted.metric, late.n FROM unnest(%s::text[]) AS wanted (metric) CROSS JOIN LATERAL (
+        SELECT count(*) AS n FROM (SELECT FROM headrace.late_events l WHERE app = %s
+        AND l.metric = wanted.metric AND seen_at > now() - %s LIMIT %s) AS few) AS late
+"""
+NOTHING: Row = {"counted": 0, "estimate": 0, "updated_at": None}
 
 
 class MetricCatalogue:
     def __init__(self, loaded: LoadedApp, database: Database, tables: MetricTables) -> None:
         self._loaded, self._database, self._tables = loaded, database, tables
-        self._shared: Shared[dict[str, Any]] = Shared(seconds=1.0)
+        self._shared: Shared[dict[str, dict[str, Any]]] = Shared(seconds=1.0)
 
     async def metrics(self, wanted: list[Metric]) -> list[dict[str, Any]]:
         """Many ask at once: what was read within the last second serves all of them."""
-        return [await self._shared.get(m.name, partial(self._metric, m)) for m in wanted]
+        known = await self._shared.get("all", self._read)
+        return [known[metric.name] for metric in wanted]
 
-    async def _metric(self, metric: Metric) -> dict[str, Any]:
-        table = await self._tables.table(metric)
-        extent = await self._extent(table)
+    async def _read(self) -> dict[str, dict[str, Any]]:
+        tables = [await self._tables.table(metric) for metric in self._loaded.app.metrics.values()]
+        extents = await self._extents([table for table in tables if table.exists])
+        late = await self._late([table.metric.name for table in tables])
+        watermarks = await self._watermarks()
+        return {
+            table.metric.name: self._metric(
+                table,
+                extents.get(table.metric.name, NOTHING),
+                watermarks.get((query_name(self._loaded.name, table.metric.of), table.metric.window.time)),
+                late.get(table.metric.name, 0),
+            )
+            for table in tables
+        }
+
+    def _metric(self, table: MetricTable, extent: Row, watermark: Any, late: int) -> dict[str, Any]:
+        metric = table.metric
         freshness = getattr(self._loaded.contract(metric.of), "freshness", None)
         return {
             "name": metric.name,
@@ -54,34 +75,36 @@ class MetricCatalogue:
             "preliminary_after": format_duration(metric.preliminary_after),
             "final_after": format_duration(metric.final_after),
             "retain": format_duration(metric.retain),
-            "watermark": await self._watermark(metric),
+            "watermark": watermark,
             "updated_at": extent["updated_at"],
             "slo_seconds": freshness.total_seconds() if freshness else None,
             "rows": _rows(extent),
-            "late_events": await self._late(metric),
+            "late_events": late,
         }
 
-    async def _extent(self, table: MetricTable) -> Row:
-        nothing = {"counted": 0, "estimate": 0, "updated_at": None}
-        if not table.exists:
-            return nothing
-        query = sql.SQL(_EXTENT).format(table=table.name)
-        return await self._database.one(query, {"most": COUNTED, "name": table.name.as_string()}) or nothing
+    async def _extents(self, tables: list[MetricTable]) -> dict[str, Row]:
+        parts = [
+            sql.SQL(_EXTENT).format(
+                metric=sql.Literal(table.metric.name),
+                table=table.name,
+                name=sql.Literal(table.name.as_string()),
+                most=sql.Literal(COUNTED),
+            )
+            for table in tables
+        ]
+        found = await self._database.rows_if_there(sql.SQL(" UNION ALL ").join(parts)) if parts else []
+        return {row["metric"]: row for row in found}
 
-    async def _watermark(self, metric: Metric) -> Any:
-        found = await self._database.one(
-            "SELECT watermark FROM headrace.watermarks WHERE query = %s AND time = %s",
-            (query_name(self._loaded.name, metric.of), metric.window.time),
+    async def _watermarks(self) -> dict[tuple[str, str], Any]:
+        found = await self._database.rows_if_there(
+            "SELECT query, time, watermark FROM headrace.watermarks WHERE query = ANY(%s)",
+            ([query_name(self._loaded.name, stream) for stream in self._loaded.contracts],),
         )
-        return found["watermark"] if found else None
+        return {(row["query"], row["time"]): row["watermark"] for row in found}
 
-    async def _late(self, metric: Metric) -> int:
-        found = await self._database.one(
-            "SELECT count(*) AS n FROM (SELECT FROM headrace.late_events WHERE app = %s AND metric = %s"
-            " AND seen_at > now() - %s LIMIT %s) AS few",
-            (self._loaded.name, metric.name, LATE_SPAN, COUNTED),
-        )
-        return found["n"] if found else 0
+    async def _late(self, metrics: list[str]) -> dict[str, int]:
+        found = await self._database.rows_if_there(_LATE, (metrics, self._loaded.name, LATE_SPAN, COUNTED))
+        return {row["metric"]: row["n"] for row in found}
 
 
 def _rows(extent: Row) -> int:
