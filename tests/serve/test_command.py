@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from headrace.local.serve import ServeProcess
 from headrace.serve.access import read_tokens
 from tests.serve.conftest import Sample
 from tests.serve.running import following
@@ -64,6 +65,25 @@ def test_tokens_of_a_file(sample: Sample, tmp_path: Path) -> None:
         rows = f"{address}/api/v1/metrics/payment_errors_15m/rows"
         assert httpx.get(rows).status_code == 401
         assert httpx.get(rows, headers={"Authorization": "Bearer hush"}).status_code == 200
+
+
+def test_the_server_under_a_keeper_keeps_its_port(
+    sample: Sample, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_STORE_URL", sample.store_url)
+    monkeypatch.setenv("HEADRACE_KAFKA_BOOTSTRAP", "127.0.0.1:1")
+    service = ServeProcess(tmp_path / ".headrace", TURANMART)
+    addresses = []
+    for _ in range(2):
+        service.start()
+        try:
+            assert httpx.get(f"{service.url}/api/v1/sources").status_code == 200
+            addresses.append(service.address)
+        finally:
+            service.stop()
+        with pytest.raises(httpx.TransportError):
+            httpx.get(f"{service.url}/api/v1/sources")
+    assert addresses[0] == addresses[1]
 
 
 def test_other_machines_are_not_let_in_by_accident(tmp_path: Path) -> None:
