@@ -18,7 +18,7 @@ from headrace.serve.problems import unavailable, wrong
 
 CONNECTIONS = 8
 WAITING = 400
-WAIT_SECONDS = 4.0
+WAIT_SECONDS = 2.0
 STATEMENT_SECONDS = 5
 OPTIONS = (
     f"-c statement_timeout={STATEMENT_SECONDS}s -c default_transaction_read_only=on -c timezone=UTC"

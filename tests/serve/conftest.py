@@ -39,7 +39,7 @@ def new_database(postgres: str) -> Callable[[], str]:
 
 @dataclass(frozen=True)
 class Sample:
-    """TuranMart with an hour of rows; the last batch is of `now`."""
+    """TuranMart with some minutes of rows; the last batch is of `now`."""
 
     seed: Seed
     store_url: str
@@ -58,7 +58,7 @@ def sample(new_database: Callable[[], str]) -> Iterator[Sample]:
     url = new_database()
     seed = Seed(url)
     now = datetime.now(UTC).replace(second=30, microsecond=0)
-    seed.fill(30, now)
+    seed.fill(24, now)
     seed.batch(now - timedelta(seconds=90), events=4, clock=now)  # a correction
     seed.batch(now, events=4, late=3)
     with (
