@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 
 import psycopg
@@ -67,8 +67,8 @@ class Hub:
         return len(self._clients)
 
     def start(self) -> None:
-        loops = (self._listen(), self._read(), self._show_pipeline())
-        self._tasks = [asyncio.create_task(loop) for loop in loops]
+        loops = (self._listen, self._read, self._show_pipeline)
+        self._tasks = [asyncio.create_task(self._for_ever(loop)) for loop in loops]
 
     def close_clients(self) -> None:
         for client in self._clients:
@@ -78,9 +78,7 @@ class Hub:
         self.close_clients()
         for task in self._tasks:
             task.cancel()
-        for task in self._tasks:
-            with suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def join(self, feeds: Collection[str], *, pipeline: bool) -> Client:
         """From now on the client is told of every change; its positions say what it has not seen."""
@@ -120,6 +118,16 @@ class Hub:
             return None
         client.positions.update(mine)
         return found
+
+    async def _for_ever(self, loop: Callable[[], Awaitable[None]]) -> None:
+        """A defect in a loop must not leave those who follow without news for good."""
+        while True:
+            try:
+                await loop()
+            except Exception as error:
+                logger.exception("following changes: %s", type(error).__name__, exc_info=False)
+                await asyncio.sleep(0.5)
+                self._note(self._sources.values())
 
     async def _listen(self) -> None:
         pause = 0.1
@@ -172,7 +180,13 @@ class Hub:
         """All that a commit changed is handed over at once, so that each client needs few writes for it."""
         parcels = []
         for key in keys:
-            changes = await self.feeds[key].since(self._positions[key])
+            # Whoever followed it may leave at any moment, before the look and during it.
+            position = self._positions.get(key)
+            if position is None:
+                continue
+            changes = await self.feeds[key].since(position)
+            if key not in self._positions:
+                continue
             self._positions[key] = changes.position
             if not changes.complete:
                 for client in self._clients:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ import pytest
 from headrace.local.postgres import Postgres
 from headrace.serve import live_client
 from headrace.serve.live_client import Client, parcel_of
-from headrace.serve.live_feeds import Changes, Position
+from headrace.serve.live_feeds import Changes, MetricFeed, Position
 from tests.serve.running import Event, following, running_server, wait_until
 from tests.serve.seed import Seed, connections_to
 
@@ -173,6 +174,44 @@ def test_many_clients_get_the_same(stage: Stage) -> None:
 
     first, *others = asyncio.run(all_of_them())
     assert len(first) > 5 and all(other == first for other in others)
+
+
+def test_clients_that_come_and_go_during_commits_disturb_nobody(stage: Stage) -> None:
+    """Each leaves as soon as it hears of a change, while the hub looks at the next metric."""
+    stopped = threading.Event()
+
+    def commit() -> None:
+        while not stopped.is_set():
+            stage.batch(412)
+
+    writer = threading.Thread(target=commit)
+    writer.start()
+    try:
+        for _ in range(10):
+            with following(stage.address, topics="metrics,alerts") as follower:
+                follower.until(is_row)
+    finally:
+        stopped.set()
+        writer.join()
+    with following(stage.address, metrics=METRIC) as follower:
+        follower.next()
+        stage.batch(413)
+        assert follower.until(is_row)
+
+
+def test_a_defect_while_following_does_not_end_it(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    since, broken = MetricFeed.since, [True]
+
+    async def sometimes(feed: MetricFeed, position: Position) -> Changes:
+        if broken.pop() if broken else False:
+            raise RuntimeError
+        return await since(feed, position)
+
+    with following(stage.address, metrics=METRIC) as follower:
+        follower.next()
+        monkeypatch.setattr(MetricFeed, "since", sometimes)
+        stage.batch(414)
+        assert follower.until(is_row) and broken == []
 
 
 def test_a_client_that_does_not_read_is_not_buffered_without_limit() -> None:
