@@ -61,6 +61,11 @@ class Settings:
     )
     webhook_attempts: int = _setting(10, "how often a webhook is tried before its event is given up")
     webhook_seconds: float = _setting(10.0, "deadline for a webhook to answer")
+    serve_host: str = _setting("127.0.0.1", "address that `headrace serve` listens on")
+    serve_port: int = _setting(0, "port of the API and the dashboard; 0 takes a free one and keeps it")
+    serve_tokens: str = _setting(
+        "", "file with the sha256 of bearer tokens and their roles; empty asks for no token"
+    )
     start_seconds: float = _setting(60.0, "deadline for an embedded service to start")
     connect_seconds: float = _setting(10.0, "deadline for an existing Kafka or Postgres to answer")
     webhooks: dict[str, Any] = _table("addresses of webhooks, by the name that alerts give")

@@ -21,6 +21,7 @@ from headrace.cli.init import init
 from headrace.cli.lag import lag
 from headrace.cli.monitoring import monitoring
 from headrace.cli.run import run
+from headrace.cli.serve import serve
 from headrace.cli.simulate import simulate
 from headrace.cli.status import status
 from headrace.cli.traffic import traffic
@@ -49,6 +50,7 @@ app.command()(init)
 app.command()(check)
 app.command(epilog=settings_help())(up)
 app.command()(run)
+app.command()(serve)
 app.command()(status)
 app.command()(lag)
 app.command()(health)

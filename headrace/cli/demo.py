@@ -57,7 +57,7 @@ def demo(
             reports.append(report)
 
     with LiveView(quiet=as_json) as view:
-        run_demo(loaded, settings, DemoOptions(seconds, rate, seed), view.show, audit)
+        run_demo(loaded, settings, DemoOptions(seconds, rate, seed), view.show, view.announce, audit)
     if as_json:
         print(json.dumps(summary(reports)))
     else:

@@ -30,6 +30,7 @@ class LiveView:
         self._before: dict[str, tuple[float, int]] = {}
         self._rates: dict[str, float] = {}
         self._said, self._said_at = "", 0.0
+        self._dashboard = ""
 
     @property
     def _is_terminal(self) -> bool:
@@ -45,6 +46,12 @@ class LiveView:
     ) -> None:
         if self._live:
             self._live.stop()
+
+    def announce(self, dashboard: str) -> None:
+        """Where a browser shows the same, and more."""
+        self._dashboard = f"dashboard: {dashboard}"
+        if not (self._quiet or self._live):
+            print(self._dashboard, flush=True)
 
     def show(self, doing: str, sources: list[SourceNow]) -> None:
         if self._quiet:
@@ -80,7 +87,7 @@ class LiveView:
 
     def _picture(self, doing: str, sources: list[SourceNow]) -> Group:
         seconds = time.monotonic() - self._began
-        head = Text.assemble((f" {doing} ", "bold"), (f"{seconds:.0f} s", "dim"))
+        head = Text.assemble((f" {doing} ", "bold"), (f"{seconds:.0f} s  ", "dim"), (self._dashboard, "cyan"))
         return (
             Group(head, source_table(sources, self._rates), clock_table(sources)) if sources else Group(head)
         )

@@ -18,7 +18,7 @@ import typer
 from headrace.errors import ServiceError
 
 if TYPE_CHECKING:
-    from headrace.local.services import Services
+    from headrace.local.services import RunningServices, Services
 
 
 def up(
@@ -42,25 +42,35 @@ def up(
         return
     services = Services(folder)
     with stopped_by_signals(), services:
-        _show(folder)
-        print("Ctrl-C stops everything; the data stays in .headrace", flush=True)
-        run_engine(services)
+        run_app(services)
 
 
-def run_engine(services: Services) -> NoReturn:
+def run_app(services: Services) -> NoReturn:
     """Run the folder's app beside its services until a signal ends us; report the first part that dies."""
     from headrace.local.engine import EngineProcess
+    from headrace.local.serve import ServeProcess
 
     parts = list(services.embedded)
-    app = services.folder / services.settings.app
+    settings = services.settings
+    app = services.folder / settings.app
     engine = EngineProcess(services.state, app)
-    if app.exists():
-        engine.start()
-        parts.append(engine)
-        print(f"the app {services.settings.app} runs; its log is {engine.log}", flush=True)
-    else:
-        print(f"no app at {app}: only the services run", flush=True)
+    serve = ServeProcess(services.state, app, settings.serve_host, settings.serve_port)
     try:
+        if app.exists():
+            # First: it shows what there is, whether or not the engine is ready.
+            serve.start()
+            services.tell_of(serve)
+            parts.append(serve)
+        _show(services.folder)
+        print("Ctrl-C stops everything; the data stays in .headrace", flush=True)
+        if app.exists():
+            engine.start()
+            parts.append(engine)
+            print(f"the app {settings.app} runs; its log is {engine.log}", flush=True)
+            asks = "a token is asked for" if settings.serve_tokens else "no token is asked for"
+            print(f"dashboard: {serve.url} ({asks})", flush=True)
+        else:
+            print(f"no app at {app}: only the services run", flush=True)
         while True:
             for part in parts:
                 if not part.is_running():
@@ -71,6 +81,7 @@ def run_engine(services: Services) -> NoReturn:
             time.sleep(0.5)
     finally:
         engine.stop()
+        serve.stop()
 
 
 @contextmanager
@@ -112,7 +123,8 @@ def _detach(folder: Path) -> None:
         )
     # A first start may have to fetch the jars before the clock of a service begins to run.
     until = time.monotonic() + settings.start_seconds + 300
-    while (running := Services.running(folder, settings)) is None or running.pid != child.pid:
+    parts = {"kafka", "postgres"} | ({"serve"} if (folder / settings.app).exists() else set())
+    while not is_up(Services.running(folder, settings), child.pid, parts):
         if child.poll() is not None:
             said = log.read_bytes()[begin:].decode(errors="replace").strip().removeprefix("error: ")
             raise ServiceError(
@@ -122,6 +134,10 @@ def _detach(folder: Path) -> None:
             child.terminate()
             raise ServiceError("headrace up is not healthy yet and was stopped", hint=f"see {log}")
         time.sleep(0.05)
+
+
+def is_up(running: RunningServices | None, pid: int, parts: set[str]) -> bool:
+    return running is not None and running.pid == pid and parts <= {fact.name for fact in running.facts}
 
 
 def _show(folder: Path) -> None:

@@ -16,6 +16,7 @@ from headrace.connections import Connections
 from headrace.errors import ServiceError
 from headrace.local.connect import connections_of
 from headrace.local.engine import EngineProcess
+from headrace.local.serve import ServeProcess
 from headrace.local.services import Services
 from headrace.log.topics import ensure_topics
 from headrace.ops.load import LoadedApp
@@ -38,9 +39,13 @@ def run_demo(
     settings: Settings,
     options: DemoOptions,
     show: Show,
+    announce: Callable[[str], None],
     finish: Callable[[Connections], None],
 ) -> None:
-    """Run in a folder of its own, fresh each time; `finish` sees the services before they stop."""
+    """Run in a folder of its own, fresh each time; `finish` sees the services before they stop.
+
+    `announce` is told where the dashboard is.
+    """
     folder = settings.state_dir / "demo"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -52,14 +57,20 @@ def run_demo(
         for contract in loaded.contracts.values():
             ensure_topics(contract, connections.librdkafka)
         engine = EngineProcess(services.state, app)
-        show("starting Spark", [])
+        serve = ServeProcess(services.state, app, port=settings.serve_port)
         try:
+            show("starting the dashboard", [])
+            serve.start()
+            announce(serve.url)
+            show("starting Spark", [])
             engine.start()
             _watch(loaded, connections, engine, app, folder, options, show)
+            engine.stop()
+            show("checking every event", [])
+            finish(connections)
         finally:
             engine.stop()
-        show("checking every event", [])
-        finish(connections)
+            serve.stop()
 
 
 def _watch(

@@ -74,7 +74,7 @@ class Service(ABC):
         if self.log.exists() and self.log.stat().st_size > LOG_BYTES:
             self.log.replace(self.log.with_name(f"{self.log.name}.1"))
         self.port = choose_port(
-            self.name, self.fixed_port, self.port or kept_port(self._ports_file, self.name)
+            self.name, self.fixed_port, self.port or kept_ports(self._ports_file).get(self.name, 0)
         )
         command = self.prepare()
         self.spawn(command)
@@ -194,11 +194,12 @@ def choose_port(name: str, fixed: int, kept: int) -> int:
     raise ServiceError(f"no free port on 127.0.0.1 for {name}", hint=f"set {name}_port in headrace.toml")
 
 
-def kept_port(ports_file: Path, name: str) -> int:
+def kept_ports(ports_file: Path) -> dict[str, int]:
+    """The ports of earlier starts, by service."""
     try:
-        return int(json.loads(ports_file.read_text()).get(name, 0))
-    except (OSError, ValueError, AttributeError):
-        return 0
+        return {str(name): int(port) for name, port in json.loads(ports_file.read_text()).items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}
 
 
 def is_free(port: int) -> bool:

@@ -21,7 +21,7 @@ from headrace.local.broker import Broker
 from headrace.local.lock import take_lock
 from headrace.local.postgres import Postgres
 from headrace.local.reach import check_kafka, check_postgres, shown
-from headrace.local.service import Service, write_atomically
+from headrace.local.service import Service, kept_ports, write_atomically
 from headrace.settings import Settings, load
 
 SPACE_NEEDED = 500 * 1024 * 1024
@@ -67,6 +67,7 @@ class Services:
         self._postgres = (
             None if self.settings.store_url else Postgres(self.state, self.settings.postgres_port)
         )
+        self._beside: list[Service] = []
         self._lock: IO[str] | None = None
         self._since = ""
         self.kafka_options = self.settings.librdkafka_options()
@@ -121,8 +122,10 @@ class Services:
 
     def publish(self) -> None:
         """Write where the services are, for other commands in this folder. Call it again after a restart."""
-        kept = {service.name: service.port for service in self.embedded}
-        write_atomically(self.state / "ports.json", json.dumps(kept))
+        mine = [*self.embedded, *self._beside]
+        # A service that is not started yet, or not this time, keeps its port.
+        ports = kept_ports(self.state / "ports.json") | {service.name: service.port for service in mine}
+        write_atomically(self.state / "ports.json", json.dumps(ports))
         me = os.getpid()
         told = {
             "pid": me,
@@ -131,6 +134,11 @@ class Services:
             "services": [asdict(fact) for fact in self.facts()],
         }
         write_atomically(self.state / "services.json", json.dumps(told, indent=1))
+
+    def tell_of(self, service: Service) -> None:
+        """One more service runs beside ours: show it to other commands too."""
+        self._beside.append(service)
+        self.publish()
 
     def facts(self) -> tuple[ServiceFact, ...]:
         kafka = (
@@ -141,7 +149,7 @@ class Services:
         store = (
             _fact(self._postgres) if self._postgres else ServiceFact("postgres", shown(self.store_url), False)
         )
-        return kafka, store
+        return kafka, store, *map(_fact, self._beside)
 
     @staticmethod
     def running(folder: Path, settings: Settings | None = None) -> RunningServices | None:
@@ -155,7 +163,7 @@ class Services:
             return None
         settings = settings or load(folder)
         facts = tuple(ServiceFact(**fact) for fact in told["services"])
-        kafka, store = facts
+        kafka, store, *_ = facts
         store_url = (
             postgres.url(state, int(store.address.rpartition(":")[2]))
             if store.embedded

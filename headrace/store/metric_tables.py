@@ -52,6 +52,8 @@ STATEMENTS = (
         PRIMARY KEY (app, metric, window_end, partition, "offset")
     )
     """,
+    # For those who watch: which events came too late since they last looked.
+    "CREATE INDEX IF NOT EXISTS late_events_by_seen ON headrace.late_events (app, metric, seen_at)",
     """
     CREATE TABLE IF NOT EXISTS headrace.revisions (
         app text NOT NULL,

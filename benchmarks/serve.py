@@ -1,0 +1,228 @@
+"""How fast the API answers while clients follow changes, and whether its memory grows.
+
+`python -m benchmarks.serve --seconds 120`: a store of its own with sample rows, a batch every second, a
+server as users run it, requests at a fixed rate (a late answer delays no other), and clients of /live.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import multiprocessing
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import httpx
+import psutil
+
+from tests.serve.seed import TURANMART, Seed, own_store
+
+PATHS = (
+    "/api/v1/metrics",
+    "/api/v1/metrics/conversion_1m/rows?grouping=region&limit=100",
+    "/api/v1/metrics/conversion_1m/rows?state=final&limit=200",
+    "/api/v1/metrics/revenue_10m/latest",
+    "/api/v1/metrics/products_1m/latest?order=-purchases&limit=10",
+    "/api/v1/metrics/conversion_1m/rows?as_of=2100-01-01&limit=100",
+    "/api/v1/metrics/conversion_1m/revisions?limit=100",
+    "/api/v1/late-events/delays",
+    "/api/v1/ledger?limit=50",
+    "/api/v1/dead-letters/histogram",
+    "/api/v1/sources",
+    "/api/v1/alerts?state=open",
+)
+
+
+@dataclass
+class Seen:
+    """What was measured, in seconds and bytes."""
+
+    answers: dict[str, list[float]] = field(default_factory=dict)
+    errors: int = 0
+    arrivals: list[float] = field(default_factory=list)  # after the commit
+    rows: int = 0
+    dropped: int = 0
+    memory: list[tuple[float, int]] = field(default_factory=list)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=float, default=120.0)
+    parser.add_argument("--rate", type=float, default=50.0, help="requests in a second")
+    parser.add_argument("--clients", type=int, default=200, help="of /live")
+    parser.add_argument("--minutes", type=int, default=120, help="of sample rows before now")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    with own_store() as url:
+        seed = Seed(url)
+        seed.fill(options.minutes, datetime.now(UTC))
+        with serving(url) as (address, process):
+            seen = asyncio.run(measure(options, seed, address, process))
+    report = summary(seen)
+    print(json.dumps(report, indent=1) if options.json else shown(report))
+
+
+@contextmanager
+def serving(store_url: str) -> Iterator[tuple[str, psutil.Process]]:
+    """The server as a process of its own, without a broker."""
+    environment = {"HEADRACE_STORE_URL": store_url, "HEADRACE_KAFKA_BOOTSTRAP": "127.0.0.1:1"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headrace.cli", "serve", str(TURANMART), "--port", "0"],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        told = process.stdout.readline()
+        address = told.split()[1]
+        until = time.monotonic() + 30
+        while True:
+            try:
+                httpx.get(f"{address}/openapi.json")
+                break
+            except httpx.TransportError:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.1)
+        yield address, psutil.Process(process.pid)
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+async def measure(options: argparse.Namespace, seed: Seed, address: str, process: psutil.Process) -> Seen:
+    """Those who follow are a process of their own: reading their events must not delay the questions here."""
+    seen = Seen()
+    committed = multiprocessing.Value("d", 0.0)
+    results: multiprocessing.Queue[tuple[list[float], int, int]] = multiprocessing.Queue()
+    end = time.monotonic() + options.seconds
+    crowd = multiprocessing.Process(
+        target=follow_all, args=(address, options.clients, end, committed, results), daemon=True
+    )
+    crowd.start()
+    await asyncio.gather(
+        feed(seed, committed, end), ask(address, options.rate, end, seen), watch(process, end, seen)
+    )
+    seen.arrivals, seen.rows, seen.dropped = await asyncio.to_thread(results.get, True, 30)
+    crowd.join(10)
+    return seen
+
+
+async def feed(seed: Seed, committed: Any, end: float) -> None:
+    number = 0
+    while time.monotonic() < end:
+        begin = time.monotonic()
+        number += 1
+        await asyncio.to_thread(seed.batch, datetime.now(UTC), events=5 + number, streams=("clickstream",))
+        committed.value = time.monotonic()
+        await asyncio.sleep(max(0.0, 1.0 - (time.monotonic() - begin)))
+
+
+def follow_all(address: str, clients: int, end: float, committed: Any, results: Any) -> None:
+    """The monotonic clock is the same for all processes of a machine."""
+
+    async def crowd() -> Seen:
+        seen = Seen()
+        tasks = [asyncio.create_task(follow(address, seen, committed)) for _ in range(clients)]
+        await asyncio.sleep(max(0.0, end - time.monotonic()))
+        seen.dropped = sum(task.done() for task in tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        return seen
+
+    seen = asyncio.run(crowd())
+    results.put((seen.arrivals, seen.rows, seen.dropped))
+
+
+async def follow(address: str, seen: Seen, committed: Any) -> None:
+    host, port = address.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 22)
+    writer.write(f"GET /live?topics=metrics,alerts HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+    known = 0.0
+    while text := await reader.read(1 << 18):
+        rows = text.count(b"event: row")
+        seen.rows += rows
+        if b"event: reset" in text:
+            return
+        if rows and committed.value > known:
+            # The first news of a commit; it may come before the writer has noted its end.
+            known = committed.value
+            seen.arrivals.append(time.monotonic() - known)
+
+
+async def ask(address: str, rate: float, end: float, seen: Seen) -> None:
+    limits = httpx.Limits(max_connections=100, max_keepalive_connections=100)
+    async with httpx.AsyncClient(base_url=address, timeout=30, limits=limits) as client:
+        tasks: set[asyncio.Task[None]] = set()
+        number, begin = 0, time.monotonic()
+        while time.monotonic() < end:
+            task = asyncio.create_task(_one(client, PATHS[number % len(PATHS)], seen))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+            number += 1
+            await asyncio.sleep(max(0.0, begin + number / rate - time.monotonic()))
+        await asyncio.gather(*tasks)
+
+
+async def _one(client: httpx.AsyncClient, path: str, seen: Seen) -> None:
+    begin = time.monotonic()
+    answer = await client.get(path)
+    seen.answers.setdefault(path, []).append(time.monotonic() - begin)
+    seen.errors += answer.status_code != 200
+
+
+async def watch(process: psutil.Process, end: float, seen: Seen) -> None:
+    begin = time.monotonic()
+    while time.monotonic() < end:
+        seen.memory.append((time.monotonic() - begin, process.memory_info().rss))
+        await asyncio.sleep(1.0)
+
+
+def summary(seen: Seen) -> dict[str, object]:
+    every = [seconds for answers in seen.answers.values() for seconds in answers]
+    # The first quarter warms up: connections, prepared statements, buffers.
+    settled = [size for _, size in seen.memory[len(seen.memory) // 4 :]]
+    third = max(1, len(settled) // 3)
+    return {
+        "requests": len(every),
+        "errors": seen.errors,
+        "p50_ms": _rank(every, 50) * 1000,
+        "p99_ms": _rank(every, 99) * 1000,
+        "p99_ms_by_path": {path: _rank(s, 99) * 1000 for path, s in seen.answers.items()},
+        "live_rows": seen.rows,
+        "live_dropped": seen.dropped,
+        "live_p50_ms_after_commit": _rank(seen.arrivals, 50) * 1000,
+        "live_p99_ms_after_commit": _rank(seen.arrivals, 99) * 1000,
+        "memory_mb_after_warm_up": statistics.mean(settled[:third]) / 2**20,
+        "memory_mb_at_the_end": statistics.mean(settled[-third:]) / 2**20,
+    }
+
+
+def _rank(values: list[float], percent: int) -> float:
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] if ordered else float("nan")
+
+
+def shown(report: dict[str, object]) -> str:
+    lines = []
+    for name, value in report.items():
+        if isinstance(value, dict):
+            lines += [f"  {path}: {ms:.1f} ms" for path, ms in value.items()]
+        else:
+            lines.append(f"{name}: {value:.1f}" if isinstance(value, float) else f"{name}: {value}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

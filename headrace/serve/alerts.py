@@ -1,0 +1,85 @@
+"""Alerts: open and resolved ones, and their changes for those who follow."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from headrace.serve.answers import to_json
+from headrace.serve.database import Database, Row
+from headrace.serve.live_feeds import MOST, Changes, Position
+from headrace.serve.parameters import Page
+
+_COLUMNS = (
+    'id, alert, metric, severity, state, "grouping", dimensions, window_start, window_end, "values",'
+    " message, runbook, opened_at, updated_at, resolved_at"
+)
+_KEYS = ("opened_at", "id")
+
+
+class Alerts:
+    """Of one app. Without the table there are none: the engine makes it when an alert is declared."""
+
+    def __init__(self, database: Database, app: str) -> None:
+        self._database, self._app = database, app
+
+    async def page(
+        self, metrics: list[str], state: str | None, alert: str | None, page: Page
+    ) -> dict[str, Any]:
+        after = page.after([datetime, str]) or ["infinity", ""]
+        found = await self._database.rows_if_there(
+            f"SELECT {_COLUMNS} FROM headrace.alerts WHERE app = %(app)s AND metric = ANY(%(metrics)s)"
+            " AND (%(state)s::text IS NULL OR state = %(state)s)"
+            " AND (%(alert)s::text IS NULL OR alert = %(alert)s)"
+            " AND (opened_at, id) < (%(opened_at)s::timestamptz, %(id)s)"
+            " ORDER BY opened_at DESC, id DESC LIMIT %(limit)s",
+            {
+                "app": self._app,
+                "metrics": metrics,
+                "state": state,
+                "alert": alert,
+                **dict(zip(_KEYS, after, strict=True)),
+                "limit": page.limit + 1,
+            },
+        )
+        found, following = page.cut(found, _KEYS)
+        return {"items": [_shown(row) for row in found], "next": following}
+
+
+def alerts_of(metric: str) -> str:
+    """The name of the feed of a metric's alerts; no metric has a name with a space."""
+    return f"alerts of {metric}"
+
+
+class AlertFeed:
+    """The alerts on one metric, so that a client follows only those it may see."""
+
+    event = "alert"
+
+    def __init__(self, app: str, metric: str, source: str, database: Database) -> None:
+        self.key, self.source = alerts_of(metric), source
+        self._app, self._metric, self._database = app, metric, database
+
+    async def newest(self) -> Position:
+        found = await self._database.one(
+            "SELECT max(updated_at) AS at FROM headrace.alerts WHERE app = %s AND metric = %s",
+            (self._app, self._metric),
+        )
+        return Position(found["at"]) if found and found["at"] else Position()
+
+    async def since(self, position: Position) -> Changes:
+        found = await self._database.rows_if_there(
+            f"SELECT {_COLUMNS} FROM headrace.alerts WHERE app = %s AND metric = %s AND updated_at > %s"
+            " ORDER BY updated_at LIMIT %s",
+            (self._app, self._metric, position.at, MOST + 1),
+        )
+        if len(found) > MOST:
+            return Changes([], await self.newest(), complete=False)
+        at = found[-1]["updated_at"] if found else position.at
+        return Changes([to_json(_shown(row)) for row in found], Position(at))
+
+
+def _shown(row: Row) -> dict[str, Any]:
+    values = {name: float(v) if isinstance(v, Decimal) else v for name, v in row["values"].items()}
+    return {**row, "values": values, "runbook": row["runbook"] or None}

@@ -1,0 +1,212 @@
+"""The hub of /live: one LISTEN connection, one look at each changed metric, and a copy for every client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
+
+import psycopg
+
+from headrace.connections import query_name
+from headrace.errors import ServiceError
+from headrace.ops.load import LoadedApp
+from headrace.serve.alerts import AlertFeed
+from headrace.serve.database import Database
+from headrace.serve.live_client import Client, event_of, parcel_of
+from headrace.serve.live_feeds import Changes, Feed, MetricFeed, Position
+from headrace.serve.metric_tables import MetricTables
+from headrace.serve.pipeline import PipelineFeed
+from headrace.serve.problems import Problem, unavailable
+from headrace.store.changes import CHANNEL
+
+logger = logging.getLogger(__name__)
+
+CLIENTS = 500
+CATCHING_UP = 4
+PIPELINE_SECONDS = 1.0
+QUIET_SECONDS = 5.0  # the lag moves without commits too
+LOST_SECONDS = 20.0  # a connection that is silent for so long is asked whether it lives
+
+
+class Hub:
+    """Reads only what somebody follows. `start` and `stop` once; `join` and `leave` for each client."""
+
+    def __init__(
+        self,
+        loaded: LoadedApp,
+        store_url: str,
+        database: Database,
+        tables: MetricTables,
+        pipeline: PipelineFeed,
+    ) -> None:
+        self._url, self._pipeline = store_url, pipeline
+        self._sources = {query_name(loaded.name, stream): stream for stream in loaded.contracts}
+        self.feeds: dict[str, Feed] = {
+            metric.name: MetricFeed(loaded.name, metric, database, tables)
+            for metric in loaded.app.metrics.values()
+        }
+        self.feeds |= {
+            feed.key: feed
+            for metric in loaded.app.metrics.values()
+            for feed in [AlertFeed(loaded.name, metric.name, metric.of, database)]
+        }
+        self._positions: dict[str, Position] = {}
+        self._clients: set[Client] = set()
+        self._changed: set[str] = set()
+        self._awake, self._committed = asyncio.Event(), asyncio.Event()
+        self._catching_up = asyncio.Semaphore(CATCHING_UP)
+        self._reading = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.listening = False
+
+    @property
+    def clients(self) -> int:
+        return len(self._clients)
+
+    def start(self) -> None:
+        loops = (self._listen, self._read, self._show_pipeline)
+        self._tasks = [asyncio.create_task(self._for_ever(loop)) for loop in loops]
+
+    def close_clients(self) -> None:
+        for client in self._clients:
+            client.close()
+
+    async def stop(self) -> None:
+        self.close_clients()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def join(self, feeds: Collection[str], *, pipeline: bool) -> Client:
+        """From now on the client is told of every change; its positions say what it has not seen."""
+        if len(self._clients) >= CLIENTS:
+            raise unavailable(f"{CLIENTS} clients are connected already", "try again later")
+        async with self._reading:
+            for key in feeds:
+                if key not in self._positions:
+                    self._positions[key] = await self.feeds[key].newest()
+            client = Client({key: self._positions[key] for key in feeds}, pipeline=pipeline)
+            self._clients.add(client)
+        self._committed.set()
+        return client
+
+    def leave(self, client: Client) -> None:
+        self._clients.discard(client)
+        followed = {key for other in self._clients for key in other.positions}
+        for key in [key for key in self._positions if key not in followed]:
+            del self._positions[key]
+
+    async def missed(self, client: Client, seen: Mapping[str, Position]) -> dict[str, Changes] | None:
+        """What changed since the positions of an earlier connection; None if that cannot be told.
+
+        The client goes back to these positions; what the hub hands to it meanwhile is sent afterwards.
+        """
+        mine = {key: position for key, position in seen.items() if key in client.positions}
+        if any(position.at > client.positions[key].at for key, position in mine.items()):
+            return None
+        found: dict[str, Changes] = {}
+        try:
+            async with self._catching_up:
+                for key, position in mine.items():
+                    found[key] = await self.feeds[key].since(position)
+        except Problem:
+            return None
+        if not all(changes.complete for changes in found.values()):
+            return None
+        client.positions.update(mine)
+        return found
+
+    async def _for_ever(self, loop: Callable[[], Awaitable[None]]) -> None:
+        """A defect in a loop must not leave those who follow without news for good."""
+        while True:
+            try:
+                await loop()
+            except Exception as error:
+                logger.exception("following changes: %s", type(error).__name__, exc_info=False)
+                await asyncio.sleep(0.5)
+                self._note(self._sources.values())
+
+    async def _listen(self) -> None:
+        pause = 0.1
+        while True:
+            try:
+                async with await psycopg.AsyncConnection.connect(
+                    self._url, autocommit=True, connect_timeout=5, application_name="headrace-live"
+                ) as connection:
+                    await connection.execute(f"LISTEN {CHANNEL}")
+                    self.listening, pause = True, 0.1
+                    # Whatever was announced while nobody listened.
+                    self._note(self._sources.values())
+                    await self._hear(connection)
+            except (psycopg.Error, OSError) as error:
+                logger.warning("the store does not announce commits: %s", type(error).__name__)
+            finally:
+                self.listening = False
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 2.0)
+
+    async def _hear(self, connection: psycopg.AsyncConnection[tuple[object, ...]]) -> None:
+        while True:
+            async for notice in connection.notifies(timeout=LOST_SECONDS):
+                with suppress(ValueError, AttributeError, TypeError):
+                    stream = self._sources.get(json.loads(notice.payload).get("query"))
+                    if stream is not None:
+                        self._note([stream])
+            await connection.execute("SELECT 1")
+
+    def _note(self, streams: Collection[str]) -> None:
+        self._changed.update(streams)
+        self._awake.set()
+        self._committed.set()
+
+    async def _read(self) -> None:
+        while True:
+            await self._awake.wait()
+            self._awake.clear()
+            changed, self._changed = self._changed, set()
+            try:
+                async with self._reading:
+                    await self._spread([k for k in self._positions if self.feeds[k].source in changed])
+            except Problem as problem:
+                # The store is away or busy: nothing is lost, since the positions have not moved.
+                logger.warning("changes cannot be read: %s", problem.detail)
+                await asyncio.sleep(0.5)
+                self._note(changed)
+
+    async def _spread(self, keys: list[str]) -> None:
+        """All that a commit changed is handed over at once, so that each client needs few writes for it."""
+        parcels = []
+        for key in keys:
+            # Whoever followed it may leave at any moment, before the look and during it.
+            position = self._positions.get(key)
+            if position is None:
+                continue
+            changes = await self.feeds[key].since(position)
+            if key not in self._positions:
+                continue
+            self._positions[key] = changes.position
+            if not changes.complete:
+                for client in self._clients:
+                    client.lose(key, changes.position)
+            elif changes.items:
+                parcels.append(parcel_of(key, self.feeds[key].event, changes))
+        for client in self._clients:
+            for parcel in parcels:
+                client.push(parcel)
+
+    async def _show_pipeline(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._committed.wait(), QUIET_SECONDS)
+            self._committed.clear()
+            if any(client.wants_pipeline for client in self._clients):
+                try:
+                    event = event_of("pipeline", await self._pipeline.now())
+                    for client in self._clients:
+                        client.push_pipeline(event)
+                except ServiceError as error:
+                    logger.warning("the pipeline cannot be read: %s", error.what)
+            await asyncio.sleep(PIPELINE_SECONDS)

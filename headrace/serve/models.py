@@ -1,0 +1,297 @@
+"""The shapes of the answers, for the OpenAPI document. Nothing is converted with them at run time."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from headrace.serve.problems import MEDIA_TYPE
+
+State = Literal["open", "preliminary", "corrected", "final"]
+Next = Annotated[
+    str | None, Field(description="The cursor of the next page; null at the end.", examples=[None])
+]
+Count = Annotated[int, Field(ge=0, examples=[12])]
+
+
+class Shape(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+class Problem(Shape):
+    """RFC 9457. `parameter` names the wrong one, `hint` says what to do."""
+
+    type: str = Field(examples=["about:blank"])
+    title: str = Field(examples=["A parameter is wrong"])
+    status: int = Field(examples=[422])
+    detail: str = Field(examples=["no parameter 'regoin' here"])
+    parameter: str = Field("", examples=["regoin"])
+    hint: str = Field("", examples=["did you mean 'region'?"])
+
+
+class Row(Shape):
+    """One number, or several, of one window and group."""
+
+    window_start: datetime = Field(examples=["2026-03-01T09:00:00Z"])
+    window_end: datetime = Field(examples=["2026-03-01T09:01:00Z"])
+    grouping: str = Field(description="`all`, or names of dimensions.", examples=["region"])
+    dimensions: dict[str, str] = Field(examples=[{"region": "almaty"}])
+    state: State = Field(description="`final` never changes again.", examples=["final"])
+    revision: int = Field(description="Rises with each change of a published row.", examples=[2])
+    events: Count
+    late_events: Count
+    values: dict[str, Any] = Field(
+        description="Measures and derived columns; decimals are text.",
+        examples=[{"revenue": "435773.43", "purchases": 27, "basket": 16139.756}],
+    )
+    watermark: datetime | None = Field(examples=["2026-03-01T09:03:01Z"])
+
+
+class CurrentRow(Row):
+    updated_at: datetime = Field(examples=["2026-03-01T09:03:02.120Z"])
+
+
+class Revision(Row):
+    at: datetime = Field(description="When it was published.", examples=["2026-03-01T09:01:22Z"])
+
+
+class Rows(Shape):
+    items: list[CurrentRow]
+    next: Next
+
+
+class Latest(Rows):
+    window_start: datetime | None = Field(examples=["2026-03-01T09:00:00Z"])
+    window_end: datetime | None = Field(examples=["2026-03-01T09:01:00Z"])
+
+
+class Revisions(Shape):
+    items: list[Revision]
+    next: Next
+
+
+class Measure(Shape):
+    kind: str = Field(examples=["sum"])
+    type: str | None = Field(description="null until the engine has made the table.", examples=["decimal"])
+
+
+class Metric(Shape):
+    name: str = Field(examples=["revenue_10m"])
+    source: str = Field(examples=["clickstream"])
+    window: str = Field(examples=["tumbling 10 minutes"])
+    time: Literal["event", "ingestion"]
+    groupings: list[list[str]] = Field(examples=[[[], ["region"]]])
+    dimensions: list[str] = Field(examples=[["region"]])
+    measures: dict[str, Measure]
+    derived: list[str] = Field(examples=[["basket"]])
+    preliminary_after: str = Field(examples=["0 seconds"])
+    final_after: str = Field(examples=["5 minutes"])
+    retain: str = Field(examples=["7 days"])
+    watermark: datetime | None
+    updated_at: datetime | None
+    slo_seconds: float | None = Field(description="How fresh it should be.", examples=[30])
+    rows: Count = Field(description="An estimate above 10,000.")
+    late_events: Count = Field(description="Of the last 24 hours, counted up to 10,000.")
+
+
+class Metrics(Shape):
+    items: list[Metric]
+    next: None = None
+
+
+class LateEvent(Shape):
+    source: str
+    metric: str
+    event_id: str = Field(examples=["01J8ZQ6T5N8Q6R3W2K7F4M1XAB"])
+    partition: Count
+    offset: Count
+    event_time: datetime
+    window_start: datetime
+    window_end: datetime
+    clock: datetime = Field(description="Of its partition, just before it.")
+    late_by_seconds: float = Field(examples=[12.5])
+    reason: Literal["late", "idle_wake"]
+    seen_at: datetime
+
+
+class LateEvents(Shape):
+    items: list[LateEvent]
+    next: Next
+
+
+class Delay(Shape):
+    from_seconds: float | None
+    to_seconds: float | None
+    count: Count
+
+
+class Delays(Shape):
+    items: list[Delay]
+
+
+class Reason(Shape):
+    code: str = Field(examples=["missing"])
+    field: str = Field(examples=["price"])
+
+
+class Origin(Shape):
+    topic: str
+    partition: Count
+    offset: Count
+    log_time: datetime | None
+
+
+class DeadLetter(Shape):
+    """A rejected record. `masked` if something is hidden from the caller."""
+
+    source: str
+    topic: str = Field(examples=["clickstream.invalid.v1"])
+    partition: Count
+    offset: Count
+    at: datetime | None
+    reasons: list[Reason]
+    contract_version: str | None = Field(examples=["1.4.0"])
+    producer: str | None = Field(examples=["storefront"])
+    origin: Origin | None
+    key: str | None
+    headers: dict[str, str | None]
+    value: Any
+    encoding: Literal["json", "text", "bytes"] | None
+    size: Count
+    truncated: bool = Field(description="The value is too long for a list: ask for this record alone.")
+    masked: bool
+
+
+class DeadLetters(Shape):
+    items: list[DeadLetter]
+    next: Next
+    scanned: Count = Field(description="How many records were looked at.")
+
+
+class Counted(Shape):
+    key: str | None = Field(examples=["missing"])
+    count: Count
+
+
+class Histogram(Shape):
+    items: list[Counted]
+    records: Count
+    partial: bool = Field(description="Not all records were looked at.")
+
+
+class LedgerEntry(Shape):
+    source: str
+    query: str
+    batch_id: Count
+    partition: Count
+    first_offset: Count
+    end_offset: Count
+    received: Count
+    accepted: Count
+    rejected: Count
+    late: Count
+    duplicate: Count
+    reasons: dict[str, int] = Field(examples=[{"missing": 1}])
+    clock: datetime | None
+    started_at: datetime
+    finished_at: datetime
+
+
+class Ledger(Shape):
+    items: list[LedgerEntry]
+    next: Next
+
+
+class SourceAudit(Shape):
+    source: str
+    clean: bool | None = Field(description="null: nothing has been read yet.")
+
+
+class Audit(Shape):
+    clean: bool
+    sources: list[SourceAudit]
+    at: datetime
+
+
+class Source(Shape):
+    name: str = Field(examples=["payments"])
+    owner: str = Field(examples=["payments"])
+    version: str = Field(examples=["1.0.0"])
+    status: str = Field(examples=["active"])
+    classification: str = Field(examples=["restricted"])
+    classified: bool
+    roles: list[str] = Field(description="Who may read it, if it is classified.")
+    topics: dict[str, str]
+    partitions: int
+    lateness: str = Field(examples=["30 minutes"])
+    idle_after: str = Field(examples=["1 minute"])
+
+
+class Sources(Shape):
+    items: list[Source]
+    next: None = None
+
+
+class Alert(Shape):
+    id: str
+    alert: str
+    metric: str
+    severity: str
+    state: Literal["open", "resolved"]
+    opened_at: datetime
+    updated_at: datetime
+    resolved_at: datetime | None
+
+
+class Alerts(Shape):
+    items: list[Alert]
+    next: Next
+
+
+class Check(Shape):
+    name: str = Field(examples=["store"])
+    status: Literal["ok", "degraded", "down"]
+    detail: str | None
+    runbook: str | None
+
+
+class Health(Shape):
+    status: Literal["ok", "degraded", "down"]
+    checks: list[Check]
+    at: datetime
+
+
+class SourceNow(Shape):
+    source: str
+    received: Count
+    accepted: Count
+    rejected: Count
+    late: Count
+    duplicate: Count
+    unaccounted: int
+
+
+class Pipeline(Shape):
+    at: datetime
+    sources: list[SourceNow]
+
+
+def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Which problems a route may answer with; every one may be asked wrongly or find the store away."""
+    known = {
+        304: "The client has this answer already.",
+        401: "A token is needed, or it is not known.",
+        403: "The token's roles may not see this stream.",
+        404: "There is no such thing.",
+        422: "A parameter is wrong; nothing is guessed.",
+        503: "The store or the broker does not answer; try again.",
+    }
+    schema = {"$ref": "#/components/schemas/Problem"}
+    return {
+        status: {"description": known[status], "content": {MEDIA_TYPE: {"schema": schema}}}
+        if status != 304
+        else {"description": known[304]}
+        for status in (304, *statuses, 401, 422, 503)
+    }
