@@ -12,6 +12,7 @@ from headrace.app import App, Source
 from headrace.contracts import Contract, load_contracts
 from headrace.errors import AppError, HeadraceError, known_names
 from headrace.metrics import Metric
+from headrace.panels import ShownPanel, panels_shown
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,9 @@ class LoadedApp:
     def metrics_of(self, stream: str) -> list[Metric]:
         return [metric for metric in self.app.metrics.values() if metric.of == stream]
 
+    def panels(self) -> list[ShownPanel]:
+        return panels_shown(self.app.panels.values(), self.app.metrics, self.contracts)
+
 
 def load_app(path: Path) -> LoadedApp:
     """Import the app file (or the app.py of a folder), read its contracts, check its declarations."""
@@ -73,6 +77,7 @@ def load_app(path: Path) -> LoadedApp:
                 where=metric.declared_at,
                 hint=known_names(metric.of, loaded.contracts),
             )
+    loaded.panels()
     return loaded
 
 
