@@ -1,0 +1,45 @@
+"""The dashboard: one page and its assets, shipped with the package. It needs no other host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fastapi import APIRouter
+from fastapi.responses import FileResponse, Response
+from starlette.exceptions import HTTPException
+
+STATIC = Path(__file__).parent / "static"
+KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+HEADERS = {
+    # Nothing inline, nothing from elsewhere: injected markup could neither run nor send anything.
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+        " base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    # Asked again each time, answered with 304: a new version is seen with the next load.
+    "Cache-Control": "no-cache",
+}
+
+
+def pages_router() -> APIRouter:
+    """Needs no token: the page holds no data, it asks the API for it."""
+    router = APIRouter(include_in_schema=False)
+    assets = {
+        str(file.relative_to(STATIC)): KINDS[file.suffix]
+        for file in STATIC.rglob("*")
+        if file.suffix in KINDS
+    }
+
+    @router.get("/")
+    def index() -> Response:
+        return FileResponse(STATIC / "index.html", media_type="text/html", headers=HEADERS)
+
+    @router.get("/static/{name:path}")
+    def asset(name: str) -> Response:
+        if name not in assets:
+            raise HTTPException(404, "no such asset")
+        return FileResponse(STATIC / name, media_type=assets[name], headers=HEADERS)
+
+    return router

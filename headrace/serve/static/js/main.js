@@ -1,0 +1,264 @@
+// The page: asks the API once, then follows the stream of changes.
+
+import { Alerts } from "./alerts.js";
+import { get, useToken } from "./api.js";
+import { legend, makePanel } from "./business.js";
+import { hatching } from "./columns.js";
+import { setChildren, setText } from "./dom.js";
+import { clockTime, span } from "./format.js";
+import { everySecond, poll, redraw, serverNow, setServerTime } from "./frame.js";
+import { Live } from "./live.js";
+import { Pipeline } from "./pipeline.js";
+import { Panel } from "./panel.js";
+import { DeadLetters, Freshness, LateEvents } from "./trouble.js";
+import { Verdict } from "./verdict.js";
+
+const byId = (id) => document.getElementById(id);
+const NO_TARGET_SECONDS = 300; // what is judged stale where no target is declared
+
+class Page {
+  constructor() {
+    this.panels = [];
+    this.connected = null;
+    this.lostAt = 0;
+    this.catalogue = null;
+    this.alerts = new Alerts();
+    this.pipeline = new Pipeline(this);
+    this.letters = new DeadLetters();
+    this.late = new LateEvents();
+    this.freshness = new Freshness(this);
+    this.verdict = new Verdict(byId("verdict"), this);
+    this.lay();
+  }
+
+  lay() {
+    document.body.append(hatching());
+    setChildren(byId("legend"), legend());
+    this.waiting = [12, 4, 4, 4].map((span) => new Panel({ title: "Loading", span, tall: span === 12 }).root);
+    setChildren(byId("business-panels"), this.waiting, this.alerts.root);
+    setChildren(byId("pipeline-panels"), this.pipeline.roots);
+    setChildren(byId("trouble-panels"), this.letters.root, this.late.root, this.freshness.root);
+    this.verdict.draw();
+  }
+
+  async start() {
+    await this.loadPanels();
+    this.follow();
+    poll(10, () => this.loadHealth());
+    poll(10, () => this.loadCatalogue());
+    poll(60, () => this.alerts.load());
+    poll(15, () => this.letters.load());
+    poll(15, () => this.late.load());
+    poll(15, () => this.refreshRankings());
+    this.loadPipeline();
+    everySecond(() => this.tick());
+  }
+
+  /** The panels decide what is followed, so nothing else starts before they are known. */
+  async loadPanels() {
+    for (let pause = 500; ; pause = Math.min(pause * 2, 10_000)) {
+      try {
+        const { app, items } = await get("panels");
+        this.layPanels(app, items);
+        return;
+      } catch (problem) {
+        if (problem.status === 401) await askForToken();
+        else this.lost(problem.message);
+        await new Promise((done) => setTimeout(done, pause));
+      }
+    }
+  }
+
+  layPanels(app, items) {
+    setText(byId("app-name"), app);
+    document.title = `${app} · Headrace`;
+    const firstGroups = items.findIndex((one) => one.shape === "groups");
+    this.panels = items.map((shown, n) => makePanel(shown, this, n === firstGroups));
+    const grid = byId("business-panels");
+    if (items.length) setChildren(grid, this.panels.map((panel) => panel.root), this.alerts.root);
+    else {
+      const none = new Panel({ title: "Metrics", span: 4 });
+      none.empty("The app declares no metric", "app.metric(...) declares one, app.panel(...) shows it.");
+      setChildren(grid, none.root, this.alerts.root);
+    }
+  }
+
+  follow() {
+    const metrics = this.panels.filter((panel) => panel.shown.shape !== "ranking").map((panel) => panel.shown.metric);
+    const topics = metrics.length ? "metrics,pipeline,alerts" : "pipeline,alerts";
+    this.live = new Live({ metrics: [...new Set(metrics)].join(","), topics }, {
+      open: () => this.found(),
+      closed: (reason, status) => (status === 401 ? askForToken() : this.lost(reason)),
+      event: (name, data) => this.event(name, data),
+    });
+  }
+
+  event(name, data) {
+    if (name === "row") {
+      for (const panel of this.panels) if (panel.shown.metric === data.metric) panel.row(data);
+      redraw(this.verdict);
+    } else if (name === "pipeline") {
+      this.takePipeline(data);
+    } else if (name === "alert") {
+      this.alerts.take(data);
+      redraw(this.verdict);
+    } else if (name === "reset") {
+      this.reload();
+    }
+  }
+
+  reload() {
+    for (const panel of this.panels) panel.load();
+    this.alerts.load();
+    this.loadPipeline();
+    this.loadHealth();
+    this.loadCatalogue();
+  }
+
+  found() {
+    const again = this.connected === false;
+    this.connected = true;
+    byId("banner").hidden = true;
+    document.body.classList.remove("lost");
+    this.connection("live", "Live");
+    // Rows are resumed by the cursor; what is polled may be old.
+    if (again) this.reload();
+    redraw(this.verdict);
+  }
+
+  lost(reason) {
+    if (this.connected !== false) this.lostAt = serverNow();
+    this.connected = false;
+    this.lostBecause = reason;
+    document.body.classList.add("lost");
+    this.connection("lost", "Disconnected");
+    setText(byId("banner"), `Disconnected since ${clockTime(this.lostAt)}: ${reason}. The numbers below are from then; the page tries again by itself.`);
+    byId("banner").hidden = false;
+    redraw(this.verdict);
+  }
+
+  connection(state, text) {
+    byId("connection").dataset.state = state;
+    setText(byId("connection-text"), text);
+  }
+
+  async loadHealth() {
+    try {
+      this.health = await get("health");
+      this.healthProblem = null;
+      setServerTime(this.health.at);
+    } catch (problem) {
+      this.healthProblem = problem;
+    }
+    redraw(this.verdict);
+  }
+
+  async loadCatalogue() {
+    try {
+      const { items } = await get("metrics", { limit: 1000 });
+      this.catalogue = new Map(items.map((metric) => [metric.name, metric]));
+      this.catalogueProblem = null;
+    } catch (problem) {
+      this.catalogueProblem = problem;
+    }
+    redraw(this.freshness);
+    redraw(this.verdict);
+  }
+
+  async loadPipeline() {
+    try {
+      this.takePipeline(await get("pipeline"));
+    } catch (problem) {
+      this.pipeline.failed(problem);
+    }
+  }
+
+  takePipeline(now) {
+    setServerTime(now.at);
+    this.pipeline.take(now);
+    redraw(this.freshness);
+    redraw(this.verdict);
+  }
+
+  async refreshRankings() {
+    for (const panel of this.panels) if (panel.shown.shape === "ranking") await panel.load();
+  }
+
+  watermarkOf(name) {
+    const metric = this.catalogue?.get(name);
+    const shown = this.panels.find((panel) => panel.shown.metric === name)?.shown;
+    const live = this.pipeline.source(metric?.source ?? shown?.source)?.watermark;
+    const at = Date.parse(live ?? metric?.watermark ?? "");
+    return Number.isFinite(at) ? at : null;
+  }
+
+  /** How far a metric is behind, and whether that is too far. */
+  judge(name) {
+    const metric = this.catalogue?.get(name);
+    const shown = this.panels.find((panel) => panel.shown.metric === name)?.shown;
+    const source = this.pipeline.source(metric?.source ?? shown?.source);
+    const watermark = this.watermarkOf(name);
+    const unread = source?.freshness_seconds ?? null;
+    const behind = unread ?? (watermark === null ? null : Math.max(0, (serverNow() - watermark) / 1000));
+    const target = metric?.slo_seconds ?? null;
+    if (behind === null) return { behind, level: "none", word: "nothing yet", target };
+    if (behind > (target ?? NO_TARGET_SECONDS)) return { behind, level: "bad", word: "stale", target };
+    return { behind, level: "ok", word: target === null ? "no target" : "on time", target };
+  }
+
+  freshnessOf(name, updatedAt) {
+    const { behind, level, target } = this.judge(name);
+    if (behind === null && !updatedAt) return { text: "no data yet", level: "none" };
+    const parts = [];
+    if (behind !== null) parts.push(`${span(behind)} behind${target ? ` (target ${span(target)})` : ""}`);
+    if (updatedAt) parts.push(`changed ${span(Math.max(0, Math.round((serverNow() - Date.parse(updatedAt)) / 1000)))} ago`);
+    return { text: parts.join(" · "), level: this.connected === false ? "none" : level };
+  }
+
+  tick() {
+    setText(byId("clock"), clockTime(serverNow()));
+    for (const panel of this.panels) panel.tick();
+    for (const part of [this.alerts, this.pipeline, this.letters, this.late, this.freshness]) part.tick();
+    redraw(this.verdict);
+  }
+}
+
+function askForToken() {
+  const form = byId("sign-in");
+  form.hidden = false;
+  byId("token").focus();
+  return new Promise((done) => {
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      useToken(byId("token").value.trim());
+      byId("token").value = "";
+      form.hidden = true;
+      done();
+    }, { once: true });
+  });
+}
+
+function themeButton() {
+  const button = byId("theme");
+  const system = matchMedia("(prefers-color-scheme: dark)");
+  const dark = () => (document.documentElement.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
+  const name = () => {
+    setText(button, dark() ? "Light" : "Dark");
+    button.setAttribute("aria-label", `Use the ${dark() ? "light" : "dark"} theme`);
+  };
+  button.addEventListener("click", () => {
+    const chosen = dark() ? "light" : "dark";
+    document.documentElement.dataset.theme = chosen;
+    try {
+      localStorage.setItem("headrace-theme", chosen);
+    } catch {
+      // It then lasts as long as the page.
+    }
+    name();
+  });
+  system.addEventListener("change", name);
+  name();
+}
+
+themeButton();
+new Page().start();

@@ -1,0 +1,166 @@
+// What went wrong: records that were turned away, events that came too late, metrics that are behind.
+
+import { get } from "./api.js";
+import { el, setChildren, runbookLink } from "./dom.js";
+import { count, moment, plural, span } from "./format.js";
+import { redraw, serverNow } from "./frame.js";
+import { bar, Panel, table } from "./panel.js";
+
+const LONGEST_SAMPLE = 1200;
+
+class Polled {
+  constructor(options) {
+    this.panel = new Panel(options);
+    this.root = this.panel.root;
+    this.at = null;
+  }
+
+  async load() {
+    try {
+      await this.fetch();
+      this.problem = null;
+      this.at = serverNow();
+    } catch (problem) {
+      this.problem = problem;
+    }
+    redraw(this);
+  }
+
+  draw() {
+    if (this.at === null) {
+      if (this.problem) this.panel.failed(this.problem, () => this.load());
+      return;
+    }
+    this.drawBody();
+    this.tick();
+  }
+
+  tick() {
+    if (this.at === null) return;
+    const { level, runbook } = this.judge();
+    const trouble = this.problem ? `; not refreshed: ${this.problem.message}` : "";
+    this.panel.freshness(`as of ${span(Math.round((serverNow() - this.at) / 1000))} ago${trouble}`, this.problem ? "warn" : level, runbook);
+  }
+}
+
+export class DeadLetters extends Polled {
+  constructor() {
+    super({ title: "Dead letters", detail: "rejected records by reason", span: 6, note: "A sample is masked as its contract says." });
+  }
+
+  async fetch() {
+    const histogram = await get("dead-letters/histogram", { by: "reason" });
+    this.reasons = (histogram.items ?? []).map((one) => [one.key ?? one.reason ?? "?", one.count]).sort((a, b) => b[1] - a[1]).slice(0, 8);
+    this.partial = Boolean(histogram.partial);
+    this.sample = this.reasons.length ? ((await get("dead-letters", { limit: 1 })).items?.[0] ?? null) : null;
+  }
+
+  judge() {
+    return { level: this.reasons.length ? "warn" : "ok", runbook: "dead-letters" };
+  }
+
+  drawBody() {
+    if (!this.reasons.length) {
+      this.panel.empty("No record was rejected", "The invalid topics are empty.");
+      return;
+    }
+    this.panel.ready();
+    const most = this.reasons[0][1];
+    setChildren(this.panel.body,
+      el("ol", { class: "ranked" }, this.reasons.map(([reason, n]) =>
+        el("li", {}, el("span", { class: "item code" }, reason), bar(n, most, "warn"), el("span", { class: "value" }, count(n))))),
+      this.sample ? this.sampleOf(this.sample) : null);
+  }
+
+  sampleOf(record) {
+    const reasons = (record.reasons ?? []).map((r) => (typeof r === "string" ? r : [r.code ?? r.reason, r.field].filter(Boolean).join(" "))).join(", ");
+    const value = typeof record.value === "string" ? record.value : JSON.stringify(record.value ?? null, null, 1);
+    const when = record.at ?? record.log_time ?? record.origin?.log_time ?? record.timestamp;
+    return el("figure", { class: "sample" },
+      el("figcaption", {}, el("b", {}, "Newest: "), `${reasons || "no reason"} · ${record.source} ${record.partition}/${record.offset}`,
+        when ? ` · ${moment(when, serverNow())}` : ""),
+      el("pre", { tabindex: 0, "data-key": "sample", "aria-label": "Sample record" }, (value ?? "").slice(0, LONGEST_SAMPLE)));
+  }
+}
+
+export class LateEvents extends Polled {
+  constructor() {
+    super({ title: "Late events", detail: "missed a window, by how long", span: 6, note: "An event counts once for each window that it missed." });
+  }
+
+  async fetch() {
+    const answer = await get("late-events/delays");
+    this.delays = (answer.items ?? answer.buckets ?? []).slice(0, 24);
+  }
+
+  get total() {
+    return this.delays.reduce((sum, one) => sum + one.count, 0);
+  }
+
+  judge() {
+    return { level: "ok", runbook: "late-surprises" };
+  }
+
+  drawBody() {
+    if (!this.total) {
+      this.panel.empty("No event missed its window", "Late events are listed with how late they were and by which clock.");
+      return;
+    }
+    this.panel.ready();
+    const most = Math.max(...this.delays.map((one) => one.count));
+    setChildren(this.panel.body,
+      el("p", { class: "big small" }, count(this.total), el("small", {}, " missed windows")),
+      el("ol", { class: "ranked" }, this.delays.map((one) =>
+        el("li", {}, el("span", { class: "item" }, delayText(one)), bar(one.count, most), el("span", { class: "value" }, count(one.count))))));
+  }
+}
+
+function delayText(one) {
+  const from = one.from_seconds ?? one.from ?? 0;
+  const to = one.to_seconds ?? one.to ?? null;
+  if (to === null) return `over ${span(from)}`;
+  return from ? `${span(from)} to ${span(to)}` : `up to ${span(to)}`;
+}
+
+/** Every metric against its target. */
+export class Freshness {
+  constructor(page) {
+    this.page = page;
+    this.panel = new Panel({ title: "Freshness of every metric", span: 12, note: "Behind: the age of the oldest record that is not counted yet." });
+    this.root = this.panel.root;
+  }
+
+  draw() {
+    const { catalogue, catalogueProblem } = this.page;
+    if (!catalogue) {
+      if (catalogueProblem) this.panel.failed(catalogueProblem, () => this.page.loadCatalogue());
+      return;
+    }
+    if (!catalogue.size) {
+      this.panel.empty("The app declares no metric", "app.metric(...) declares one.");
+      return;
+    }
+    this.panel.ready();
+    const heads = ["Metric", "Source", { text: "Behind", number: true }, { text: "Target", number: true }, "Verdict",
+      { text: "Complete to", number: true }, { text: "Last change", number: true }, { text: "Late events", number: true }];
+    const rows = [...catalogue.values()].map((metric) => {
+      const { behind, level, word } = this.page.judge(metric.name);
+      return [metric.name, metric.source, span(behind), metric.slo_seconds ? span(metric.slo_seconds) : "none",
+        el("span", { class: `judged ${level}` }, el("span", { class: `badge ${level}`, "aria-hidden": "true" }, { ok: "✓", bad: "✕", none: "·", warn: "!" }[level]), word,
+          level === "bad" ? runbookLink("stale-metric") : null),
+        moment(this.page.watermarkOf(metric.name), serverNow()), moment(metric.updated_at, serverNow()), count(metric.late_events ?? 0)];
+    });
+    setChildren(this.panel.body, el("div", { class: "table-wrap", role: "region", tabindex: 0, "data-key": "freshness", "aria-label": "Freshness" },
+      table(heads, rows, { caption: "Freshness of every metric", kind: "cards" })));
+    this.tick();
+  }
+
+  tick() {
+    if (!this.page.catalogue) return;
+    const stale = [...this.page.catalogue.keys()].filter((name) => this.page.judge(name).level === "bad");
+    this.panel.freshness(stale.length ? `${plural(stale.length, "metric")} behind the target` : "as fresh as the line above",
+      stale.length ? "bad" : "ok", "stale-metric");
+  }
+}
+
+
