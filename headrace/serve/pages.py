@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from fastapi import APIRouter
-from fastapi.responses import FileResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.responses import FileResponse, Response
 
 STATIC = Path(__file__).parent / "static"
 KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -23,23 +23,21 @@ HEADERS = {
 }
 
 
-def pages_router() -> APIRouter:
-    """Needs no token: the page holds no data, it asks the API for it."""
-    router = APIRouter(include_in_schema=False)
-    assets = {
-        str(file.relative_to(STATIC)): KINDS[file.suffix]
-        for file in STATIC.rglob("*")
-        if file.suffix in KINDS
-    }
+# What is not in this list is not served, whatever a path looks like.
+ASSETS = {str(file.relative_to(STATIC)): file for file in STATIC.rglob("*") if file.suffix in KINDS}
 
-    @router.get("/")
-    def index() -> Response:
-        return FileResponse(STATIC / "index.html", media_type="text/html", headers=HEADERS)
+# No token is asked for: the page holds no data, it asks the API for it.
+router = APIRouter(include_in_schema=False)
 
-    @router.get("/static/{name:path}")
-    def asset(name: str) -> Response:
-        if name not in assets:
-            raise HTTPException(404, "no such asset")
-        return FileResponse(STATIC / name, media_type=assets[name], headers=HEADERS)
 
-    return router
+@router.get("/")
+async def index() -> Response:
+    return FileResponse(STATIC / "index.html", media_type="text/html", headers=HEADERS)
+
+
+@router.get("/static/{name:path}")
+async def asset(name: str) -> Response:
+    file = ASSETS.get(name)
+    if file is None:
+        raise HTTPException(404)
+    return FileResponse(file, media_type=KINDS[file.suffix], headers=HEADERS)

@@ -1,8 +1,8 @@
 // Open alerts, the gravest first. Resolved ones leave the list a minute later, so that the end is seen too.
 
 import { get } from "./api.js";
-import { el, runbookLink, setChildren } from "./dom.js";
-import { moment, plural, span } from "./format.js";
+import { el, runbookLink, patch } from "./dom.js";
+import { age, moment, plural, span } from "./format.js";
 import { redraw, serverNow } from "./frame.js";
 import { Panel } from "./panel.js";
 
@@ -68,7 +68,7 @@ export class Alerts {
     } else {
       this.panel.ready();
       const shown = [...open.slice(0, SHOWN), ...ended.slice(0, 3)];
-      setChildren(this.panel.body,
+      patch(this.panel.body,
         el("ul", { class: "alerts" }, shown.map((alert) => this.one(alert, now))),
         open.length > SHOWN ? el("p", { class: "quiet-text" }, `and ${plural(open.length - SHOWN, "more open alert")}`) : null);
     }
@@ -92,6 +92,6 @@ export class Alerts {
     if (!this.loadedAt) return;
     const grave = this.open.some((alert) => gravity(alert) === 0);
     const level = grave ? "bad" : this.open.length ? "warn" : "ok";
-    this.panel.freshness(`as of ${span(Math.round((serverNow() - this.loadedAt) / 1000))} ago`, level, "incident-alerts");
+    this.panel.freshness(`as of ${age(serverNow() - this.loadedAt)}`, level, "incident-alerts");
   }
 }

@@ -2,13 +2,12 @@
 
 import { get } from "./api.js";
 import { Columns, legendMark } from "./columns.js";
-import { el, setChildren, setText } from "./dom.js";
-import { count, measured, plural, span, windowText, withUnit } from "./format.js";
+import { el, patch, setText } from "./dom.js";
+import { age, clockTime, count, measured, plural, span, windowText, withUnit } from "./format.js";
 import { redraw, serverNow } from "./frame.js";
 import { median, Series, valueOf } from "./model.js";
 import { bar, Panel, table } from "./panel.js";
 
-const HINT = "Point at a column, or tab to a chart and use the arrow keys.";
 const FRESH_MS = 10_000;
 const STATES = {
   open: "still counting",
@@ -24,15 +23,14 @@ export function legend() {
 
 /** What all panels of a metric share: its rows, its freshness, its states. */
 class MetricPanel {
-  constructor(shown, page, span, tall = false) {
+  constructor(shown, page, columns, tall = false) {
     this.shown = shown;
     this.page = page;
     this.series = new Series(shown);
     const { kind, size_seconds: size, hop_seconds: hop } = shown.window;
-    const window = kind === "sliding" ? `${spanWords(size)} every ${spanWords(hop)}` : spanWords(size);
-    this.panel = new Panel({ title: shown.title, detail: `${shown.metric} · ${window}`, note: shown.note, span, tall });
+    const window = kind === "sliding" ? `${span(size)} every ${span(hop)}` : kind === "running" ? `running, ${span(size)}` : span(size);
+    this.panel = new Panel({ title: shown.title, detail: `${shown.metric} · ${window}`, note: shown.note, span: columns, tall });
     this.root = this.panel.root;
-    this.load();
   }
 
   async load() {
@@ -53,15 +51,14 @@ class MetricPanel {
   take(answer) {
     this.problem = null;
     this.loaded = true;
-    for (const row of answer.items) this.series.merge(row, serverNow(), false);
+    for (const row of answer.items) this.series.merge(row, serverNow());
   }
 
   /** A row of this metric changed. */
   row(row) {
-    if (row.grouping !== (this.shown.grouping.join(",") || "all")) return null;
-    const corrected = this.series.merge(row, serverNow(), true);
+    if (row.grouping !== (this.shown.grouping.join(",") || "all")) return;
+    this.series.merge(row, serverNow());
     redraw(this);
-    return corrected;
   }
 
   draw() {
@@ -124,18 +121,17 @@ class MetricPanel {
 
 /** Charts of columns: one for the total, or one for each group. */
 class ChartPanel extends MetricPanel {
-  constructor(shown, page, span, { height, tall }) {
-    super(shown, page, span, tall);
+  constructor(shown, page, columns, { height, tall }) {
+    super(shown, page, columns, tall);
     this.height = height;
     this.tiles = new Map();
     this.holder = el("div", { class: shown.grouping.length ? "tiles" : "tiles one" });
-    this.readout = el("p", { class: "readout" }, HINT);
-    this.panel.body.append(this.holder, this.readout);
+    this.panel.body.append(this.holder);
     this.panel.withTable(() => this.table());
   }
 
   drawBody() {
-    const newest = this.series.newestStart(this.page.watermarkOf(this.shown.metric));
+    const newest = this.series.newestStart(this.page.watermarkOf(this.shown.metric) ?? serverNow());
     if (!Number.isFinite(newest)) return;
     this.newest = newest;
     const all = [...this.series.groups.keys()].map((group) => [group, this.slots(group, newest)]);
@@ -145,7 +141,7 @@ class ChartPanel extends MetricPanel {
       const max = nice(this.shown.shared_scale ? shared : highest(slots));
       const settled = slots.filter((slot) => slot.state === "final").map((slot) => slot.middle);
       this.tile(group).draw(slots, {
-        max, top: max ? withUnit(max, this.shown.unit === "percent" || this.shown.unit === "ms" ? this.shown.unit : "") : "",
+        max, top: max ? scaleText(max, this.shown.unit) : "",
         middle: median(settled), size: this.shown.window.size_seconds,
       });
     }
@@ -212,7 +208,7 @@ class Tile {
       label: `${owner.shown.title}${group ? `, ${group}` : ""}: windows`,
       height: owner.height,
       say: (slot) => owner.say(slot, group),
-      picked: (slot) => setText(owner.readout, slot ? owner.say(slot, group) : HINT),
+      picked: (slot) => setText(owner.panel.note, slot ? owner.say(slot, group) : owner.shown.note),
     });
     this.root = el("div", { class: "tile", "data-group": group }, group ? el("h4", {}, group) : null, this.head, this.chart.root, this.correction);
   }
@@ -223,7 +219,7 @@ class Tile {
     const numbers = owner.shown.values.length > 1
       ? owner.shown.values.map((name) => el("div", { class: "of-several" }, owner.big(row, name), el("p", { class: "label" }, shortName(name))))
       : [owner.big(row, owner.shown.values[0])];
-    setChildren(this.head,
+    patch(this.head,
       el("div", { class: "numbers" }, numbers),
       row ? el("p", { class: "when" }, owner.state(row), el("span", {}, owner.windowOf(row))) : el("p", { class: "when" }, "no events yet"));
     this.chart.update(slots, scale);
@@ -235,22 +231,22 @@ class Tile {
     const now = serverNow();
     const row = owner.series.correction(this.group, now);
     const [name] = owner.shown.values;
-    this.correction.classList.toggle("fresh", Boolean(row && now - row.correction.at < FRESH_MS));
+    this.correction.classList.toggle("now", Boolean(row && now - row.correction.at < FRESH_MS));
     if (!row) {
       setText(this.correction, "");
       return;
     }
     const { was, is, revision, at } = row.correction;
-    const unit = owner.shown.unit;
-    setText(this.correction,
-      `${owner.windowOf(row)} corrected: ${withUnit(was?.[name], unit)} → ${withUnit(is?.[name], unit)}, revision ${revision}, ${span((now - at) / 1000)} ago`);
+    const unit = owner.shown.unit === "percent" ? "percent" : "";
+    setText(this.correction, `${clockTime(row.start, false)}: ${withUnit(was?.[name], unit)} → ${withUnit(is?.[name], unit)}, revision ${revision}`);
+    this.correction.title = `${owner.windowOf(row)} was corrected ${age(now - at)}`;
   }
 }
 
 /** The lists of a top measure, or the largest groups of the newest window. */
 class ListPanel extends MetricPanel {
-  constructor(shown, page, span) {
-    super(shown, page, span);
+  constructor(shown, page, columns) {
+    super(shown, page, columns);
     this.list = el("ol", { class: "ranked" });
     this.when = el("p", { class: "when" });
     this.panel.body.append(this.when, this.list);
@@ -284,8 +280,8 @@ class ListPanel extends MetricPanel {
     const row = this.series.headline(group, Infinity);
     const entries = this.ranking || this.shown.shape === "top" ? this.entries(row) : [];
     const most = Math.max(0, ...entries.map(([, n]) => n));
-    setChildren(this.when, this.state(row), el("span", {}, this.windowOf(row)));
-    setChildren(this.list, entries.map(([item, n]) =>
+    patch(this.when, this.state(row), el("span", {}, this.windowOf(row)));
+    patch(this.list, entries.map(([item, n]) =>
       el("li", {}, el("span", { class: "item" }, item), bar(n, most), el("span", { class: "value" }, withUnit(n, "")))));
   }
 }
@@ -301,8 +297,9 @@ function shortName(name) {
   return /_(p[0-9_]+)$/.exec(name)?.[1].replaceAll("_", ".") ?? name.replaceAll("_", " ");
 }
 
-function spanWords(seconds) {
-  return span(seconds).replace(" min", " min");
+function scaleText(max, unit) {
+  if (unit === "percent") return `${Number((max * 100).toPrecision(3))} %`;
+  return withUnit(max, unit === "ms" ? unit : "");
 }
 
 /** The next round number, so that the scale stays where it is while values wobble. */

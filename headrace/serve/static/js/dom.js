@@ -30,12 +30,40 @@ export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Replace the children, and give the focus back to the one with the same data-key. */
 export function setChildren(node, ...children) {
-  const held = node.contains(document.activeElement) ? document.activeElement.closest("[data-key]") : null;
-  const key = held && node.contains(held) ? held.dataset.key : null;
   node.replaceChildren(...children.flat().filter(Boolean));
-  if (key) node.querySelector(`[data-key="${CSS.escape(key)}"]`)?.focus({ preventScroll: true });
+}
+
+/**
+ * Make the children look like these new ones, and change only what differs: focus, selection and the place of
+ * a screen reader survive. Listeners stay with the old nodes, so they must not hold what can change.
+ */
+export function patch(node, ...children) {
+  const wanted = children.flat().filter(Boolean);
+  wanted.forEach((child, n) => {
+    const old = node.childNodes[n];
+    if (!old) node.append(child);
+    else if (isSame(old, child)) update(old, child);
+    else old.replaceWith(child);
+  });
+  while (node.childNodes.length > wanted.length) node.lastChild.remove();
+}
+
+function isSame(old, now) {
+  return old.nodeName === now.nodeName && old.dataset?.key === now.dataset?.key;
+}
+
+function update(old, now) {
+  if (now.nodeType === Node.TEXT_NODE) {
+    if (old.data !== now.data) old.data = now.data;
+    return;
+  }
+  for (const { name, value } of now.attributes) {
+    if (name !== "style" && old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
+  for (const { name } of [...old.attributes]) if (!now.hasAttribute(name)) old.removeAttribute(name);
+  if (old.style.cssText !== now.style.cssText) old.style.cssText = now.style.cssText;
+  patch(old, ...now.childNodes);
 }
 
 export function runbookLink(name, text = "What to do") {

@@ -1,7 +1,7 @@
 // The flow picture: what was received, and what became of it, as bands whose width is their share.
 
-import { el, setChildren, svg } from "./dom.js";
-import { count, plural, share } from "./format.js";
+import { el, patch, svg } from "./dom.js";
+import { count, exactly, plural, share } from "./format.js";
 import { Panel } from "./panel.js";
 
 export const FATES = [
@@ -48,16 +48,18 @@ export class Flow {
     const balanced = unaccounted === 0;
     const words = FATES.map((fate) => `${count(fates[fate.name])} ${fate.name}`).join(", ");
     this.picture.setAttribute("aria-label", `${this.scope}: ${count(received)} received: ${words}; ${count(unaccounted)} unaccounted`);
-    setChildren(this.sum,
+    patch(this.sum,
       el("span", { class: `badge ${balanced ? "ok" : "bad"}`, "aria-hidden": "true" }, balanced ? "✓" : "✕"),
-      el("b", {}, `${count(unaccounted)} unaccounted`),
-      el("span", {}, balanced ? " Every record has exactly one fate." : ` ${plural(unaccounted, "record")} without a fate: run headrace audit --recount.`));
+      el("span", {}, el("b", {}, `${count(unaccounted)} unaccounted`), balanced
+        ? `: ${exactly(received)} = ${FATES.map((fate) => exactly(fates[fate.name])).join(" + ")}`
+        : `: ${plural(unaccounted, "record")} without a fate; run headrace audit --recount`));
   }
 
   drawPicture() {
     if (!this.counts?.received || !this.width) return;
-    const left = Math.min(128, this.width * 0.26);
-    const right = Math.min(220, this.width * 0.46);
+    const narrow = this.width < 480;
+    const left = narrow ? 98 : 128;
+    const right = narrow ? 132 : 220;
     const end = this.width - right;
     const scale = (n) => (n ? Math.max(THINNEST, (TALLEST * n) / this.counts.received) : 0);
     const parts = [];

@@ -63,7 +63,7 @@ export function span(seconds) {
   if (number < 0) return `−${span(-number)}`;
   if (number < 0.0005) return "0 s";
   if (number < 1) return `${Math.round(number * 1000)} ms`;
-  if (number < 10) return `${number.toFixed(1)} s`;
+  if (number < 10) return `${Number.isInteger(number) ? number : number.toFixed(1)} s`;
   const rounded = Math.round(number);
   if (rounded < 60) return `${rounded} s`;
   const [big, small, size] =
@@ -91,6 +91,16 @@ export function moment(at, now) {
 export function windowText(start, end, sizeSeconds) {
   if (sizeSeconds >= 86_400) return new Date(start).toISOString().slice(0, 10);
   return `${clockTime(start, sizeSeconds % 60 !== 0)}–${clockTime(end, sizeSeconds % 60 !== 0)}`;
+}
+
+/** Whole seconds, for what is said again every second. */
+export function age(ms) {
+  return `${span(Math.max(0, Math.round(ms / 1000)))} ago`;
+}
+
+/** All digits, where every record counts. */
+export function exactly(value) {
+  return whole.format(value);
 }
 
 export function plural(number, one, many = `${one}s`) {

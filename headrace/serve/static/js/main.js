@@ -5,7 +5,7 @@ import { get, useToken } from "./api.js";
 import { legend, makePanel } from "./business.js";
 import { hatching } from "./columns.js";
 import { setChildren, setText } from "./dom.js";
-import { clockTime, span } from "./format.js";
+import { age, clockTime, span } from "./format.js";
 import { everySecond, poll, redraw, serverNow, setServerTime } from "./frame.js";
 import { Live } from "./live.js";
 import { Pipeline } from "./pipeline.js";
@@ -56,17 +56,18 @@ class Page {
 
   /** The panels decide what is followed, so nothing else starts before they are known. */
   async loadPanels() {
-    for (let pause = 500; ; pause = Math.min(pause * 2, 10_000)) {
-      try {
-        const { app, items } = await get("panels");
-        this.layPanels(app, items);
-        return;
-      } catch (problem) {
-        if (problem.status === 401) await askForToken();
-        else this.lost(problem.message);
+    let pause = 500;
+    let found = null;
+    while (!found) {
+      found = await get("panels").catch(async (problem) => {
+        if (problem.status === 401) return askForToken();
+        this.lost(problem.message);
         await new Promise((done) => setTimeout(done, pause));
-      }
+        pause = Math.min(pause * 2, 10_000);
+        return null;
+      });
     }
+    this.layPanels(found.app, found.items);
   }
 
   layPanels(app, items) {
@@ -88,13 +89,16 @@ class Page {
     const topics = metrics.length ? "metrics,pipeline,alerts" : "pipeline,alerts";
     this.live = new Live({ metrics: [...new Set(metrics)].join(","), topics }, {
       open: () => this.found(),
-      closed: (reason, status) => (status === 401 ? askForToken() : this.lost(reason)),
+      closed: (reason, status) => this.closed(reason, status),
       event: (name, data) => this.event(name, data),
     });
   }
 
   event(name, data) {
-    if (name === "row") {
+    if (name === "ready") {
+      setServerTime(data.at);
+      this.loadRows();
+    } else if (name === "row") {
       for (const panel of this.panels) if (panel.shown.metric === data.metric) panel.row(data);
       redraw(this.verdict);
     } else if (name === "pipeline") {
@@ -107,8 +111,17 @@ class Page {
     }
   }
 
+  /** Once the stream is open, so that nothing falls between the rows that are fetched and those that follow. */
+  loadRows() {
+    for (const panel of this.panels) if (!panel.loaded || panel.problem) panel.load();
+  }
+
   reload() {
     for (const panel of this.panels) panel.load();
+    this.refresh();
+  }
+
+  refresh() {
     this.alerts.load();
     this.loadPipeline();
     this.loadHealth();
@@ -122,8 +135,17 @@ class Page {
     document.body.classList.remove("lost");
     this.connection("live", "Live");
     // Rows are resumed by the cursor; what is polled may be old.
-    if (again) this.reload();
+    if (again) this.refresh();
     redraw(this.verdict);
+  }
+
+  closed(reason, status) {
+    if (status === 401) {
+      askForToken();
+      return;
+    }
+    this.lost(reason);
+    this.loadRows();
   }
 
   lost(reason) {
@@ -155,9 +177,10 @@ class Page {
 
   async loadCatalogue() {
     try {
-      const { items } = await get("metrics", { limit: 1000 });
+      const { items } = await get("metrics");
       this.catalogue = new Map(items.map((metric) => [metric.name, metric]));
       this.catalogueProblem = null;
+      this.catalogueAt = serverNow();
     } catch (problem) {
       this.catalogueProblem = problem;
     }
@@ -211,7 +234,7 @@ class Page {
     if (behind === null && !updatedAt) return { text: "no data yet", level: "none" };
     const parts = [];
     if (behind !== null) parts.push(`${span(behind)} behind${target ? ` (target ${span(target)})` : ""}`);
-    if (updatedAt) parts.push(`changed ${span(Math.max(0, Math.round((serverNow() - Date.parse(updatedAt)) / 1000)))} ago`);
+    if (updatedAt) parts.push(`changed ${age(serverNow() - Date.parse(updatedAt))}`);
     return { text: parts.join(" · "), level: this.connected === false ? "none" : level };
   }
 
@@ -219,6 +242,7 @@ class Page {
     setText(byId("clock"), clockTime(serverNow()));
     for (const panel of this.panels) panel.tick();
     for (const part of [this.alerts, this.pipeline, this.letters, this.late, this.freshness]) part.tick();
+    redraw(this.freshness);
     redraw(this.verdict);
   }
 }

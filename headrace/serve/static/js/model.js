@@ -22,19 +22,19 @@ export class Series {
   }
 
   /** Take a row if it is newer than what is known; a changed published row is remembered as a correction. */
-  merge(row, now, live) {
+  merge(row, now) {
     const group = this.grouping.length ? groupName(row, this.grouping) : "";
     const start = Date.parse(row.window_start);
     if (!this.groups.has(group)) {
-      if (this.groups.size >= MOST_GROUPS) return null;
+      if (this.groups.size >= MOST_GROUPS) return;
       this.groups.set(group, new Map());
     }
     const windows = this.groups.get(group);
     const known = windows.get(start);
-    if (known && known.updated_at > row.updated_at) return null;
+    if (known && known.updated_at > row.updated_at) return;
     const kept = { ...row, start, end: Date.parse(row.window_end) };
     kept.correction = known?.correction ?? null;
-    if (live && known && known.revision >= 1 && row.revision > known.revision) {
+    if (known && known.revision >= 1 && row.revision > known.revision) {
       kept.correction = {
         was: known.values, wasRevision: known.revision, is: row.values, revision: row.revision, at: now,
       };
@@ -42,7 +42,6 @@ export class Series {
     windows.set(start, kept);
     if (windows.size > this.keep) windows.delete(Math.min(...windows.keys()));
     if (!this.updatedAt || row.updated_at > this.updatedAt) this.updatedAt = row.updated_at;
-    return kept.correction !== (known?.correction ?? null) ? kept : null;
   }
 
   get isEmpty() {
@@ -50,11 +49,11 @@ export class Series {
   }
 
   /** The start of the newest window that is drawn; windows of the future, which sliding ones have, are not. */
-  newestStart(watermark) {
+  newestStart(reached) {
     let newest = -Infinity;
     for (const windows of this.groups.values()) {
       for (const row of windows.values()) {
-        const begun = row.state !== "open" || watermark === null || row.end <= watermark + this.hop;
+        const begun = row.state !== "open" || row.end <= reached + this.hop;
         if (row.start > newest && (begun || this.size === this.hop)) newest = row.start;
       }
     }
@@ -88,7 +87,7 @@ export class Series {
     return newest;
   }
 
-  /** How many windows are in each state, over all groups: by window, the least sure group counts. */
+  /** Up to where every group is final. */
   finalTo() {
     let final = -Infinity;
     let pending = Infinity;

@@ -1,6 +1,6 @@
 // The frame that every panel has: a title, a body with its states, and a line that says how fresh it is.
 
-import { el, runbookLink, setChildren, setText } from "./dom.js";
+import { el, patch, runbookLink, setChildren, setText } from "./dom.js";
 
 const MARKS = { ok: "✓", warn: "!", bad: "✕", none: "·" };
 const WORDS = { ok: "on time", warn: "look", bad: "red", none: "" };
@@ -14,7 +14,7 @@ export class Panel {
     this.tools = el("div", { class: "panel-tools" });
     this.body = el("div", { class: "body" });
     this.message = el("div", { class: "message" });
-    this.fresh = el("p", { class: "fresh" });
+    this.fresh = el("p", { class: "freshness" });
     this.note = el("p", { class: "note" }, note);
     this.root = el("article", { class: `panel span-${span}${tall ? " tall" : ""}`, id, "aria-labelledby": name, "data-view": "loading" },
       el("header", {}, this.title, this.detail, this.tools),
@@ -87,21 +87,24 @@ export class Panel {
     this.tools.append(button);
     this.root.insertBefore(wrap, this.root.lastElementChild);
     this.drawTable = () => {
-      if (!wrap.hidden) setChildren(wrap, make());
+      if (!wrap.hidden) patch(wrap, make());
     };
   }
 }
 
+const look = (head) => [head.number && "number", head.minor && "minor"].filter(Boolean).join(" ") || null;
+
+/** A head is a text, or has text and number (set right), minor (left out on a phone). */
 export function table(heads, rows, { caption = "", kind = "" } = {}) {
   const cell = (content, n, tag) => {
-    const attributes = { "data-label": heads[n].text ?? heads[n], class: heads[n].number ? "number" : null };
+    const attributes = { "data-label": heads[n].text ?? heads[n], class: look(heads[n]) };
     if (tag === "th") attributes.scope = "row";
     return el(tag, { ...attributes, role: tag === "th" ? "rowheader" : "cell" }, content);
   };
   return el("table", { class: kind, role: "table" },
     caption ? el("caption", { class: "hidden" }, caption) : null,
     el("thead", { role: "rowgroup" }, el("tr", { role: "row" },
-      heads.map((head) => el("th", { scope: "col", role: "columnheader", class: head.number ? "number" : null }, head.text ?? head)))),
+      heads.map((head) => el("th", { scope: "col", role: "columnheader", class: look(head) }, head.text ?? head)))),
     el("tbody", { role: "rowgroup" },
       rows.map((row) => el("tr", { role: "row", class: row.kind ?? null },
         (row.cells ?? row).map((content, n) => cell(content, n, n === 0 ? "th" : "td"))))));

@@ -1,13 +1,16 @@
 // The sources and their partitions: rates, latency, lag, clocks, state and where a batch spends its time.
 
-import { el, setChildren, svg } from "./dom.js";
-import { bytes, clockTime, count, moment, plain, plural, span } from "./format.js";
+import { el, patch, svg } from "./dom.js";
+import { age, bytes, clockTime, count, moment, plain, plural, span } from "./format.js";
 import { redraw, serverNow } from "./frame.js";
 import { Flow } from "./flow.js";
 import { Ring } from "./model.js";
 import { bar, Panel, table } from "./panel.js";
 
 const RATES = 120;
+const OLD_MS = 30_000;
+const MOST_ROWS = 64;
+const FEW_ROWS = 8;
 const ALL = "";
 const STATUS = { running: "ok", restarting: "warn", stopped: "bad", unknown: "none" };
 
@@ -79,16 +82,16 @@ export class Pipeline {
       count(one.lag?.records), this.judged(span(one.lag?.seconds), this.lagLevel(one)),
       el("span", {}, clockTime(one.watermark), el("small", {}, ` ${this.behind(one.watermark)}`)),
       one.batch ? span(one.batch.seconds) : "–",
-      one.state ? `${count(one.state.rows)} rows, ${bytes(one.state.bytes)}` : "–",
+      one.state ? `${plain(one.state.rows)} rows, ${bytes(one.state.bytes)}` : "–",
       this.judged(count(one.unaccounted), one.unaccounted ? "bad" : "none")] }));
-    setChildren(this.sources.body, el("div", { class: "table-wrap", role: "region", tabindex: 0, "data-key": "sources", "aria-label": "Sources" },
+    patch(this.sources.body, el("div", { class: "table-wrap", role: "region", tabindex: 0, "data-key": "sources", "aria-label": "Sources" },
       table(heads, rows, { caption: "Sources of the pipeline", kind: "cards" })));
   }
 
   chooser(name) {
     const pressed = name === this.chosen;
     const choose = () => {
-      this.chosen = pressed ? ALL : name;
+      this.chosen = this.chosen === name ? ALL : name;
       redraw(this);
     };
     return el("button", { type: "button", class: "choose", "data-key": `source-${name}`, "aria-pressed": String(pressed), on: { click: choose } }, name);
@@ -119,21 +122,25 @@ export class Pipeline {
 
   behind(at) {
     const ms = Date.parse(at ?? "");
-    return Number.isFinite(ms) ? `${span(Math.max(0, (serverNow() - ms) / 1000))} ago` : "";
+    return Number.isFinite(ms) ? age(serverNow() - ms) : "";
   }
 
   drawPartitions(shown) {
     const several = shown.length > 1;
-    this.partitions.detail.textContent = several ? "of all sources" : (shown[0]?.source ?? "");
-    const rows = shown.flatMap((one) => (one.partitions ?? []).map((p) => this.partitionRow(one, p, several)));
-    if (!rows.length) {
+    const all = shown.flatMap((one) => (one.partitions ?? []).map((p) => [one, p]));
+    if (!all.length) {
       this.partitions.empty("No partition has records yet");
       return;
     }
+    const weight = ([, p]) => (p.hot ? 1e12 : 0) + (p.lag_seconds ?? 0) * 1e3 + (p.lag_records ?? 0) / 1e3;
+    const few = several ? all.toSorted((a, b) => weight(b) - weight(a)).slice(0, FEW_ROWS) : all.slice(0, MOST_ROWS);
+    const rows = few.map(([one, p]) => this.partitionRow(one, p, several));
+    const left = all.length > few.length ? `${few.length} of ${all.length}, hot ones and the furthest behind; choose a source for its own` : "";
+    this.partitions.detail.textContent = several ? left || "of all sources" : (shown[0]?.source ?? "");
     this.partitions.ready();
     const heads = ["Partition", { text: "Lag", number: true }, { text: "Lag in time", number: true }, { text: "Clock", number: true },
       { text: "Behind", number: true }, { text: "Watermark", number: true }, { text: "Read to", number: true }, "Share", "Marks"];
-    setChildren(this.partitions.body, el("div", { class: "table-wrap", role: "region", tabindex: 0, "data-key": "partitions", "aria-label": "Partitions" },
+    patch(this.partitions.body, el("div", { class: "table-wrap", role: "region", tabindex: 0, "data-key": "partitions", "aria-label": "Partitions" },
       table(heads, rows, { caption: "Partitions", kind: "cards" })));
   }
 
@@ -160,12 +167,13 @@ export class Pipeline {
     const steps = Object.entries(slowest.durations_ms ?? {}).filter(([, ms]) => Number.isFinite(ms)).sort((a, b) => b[1] - a[1]).slice(0, 7);
     const most = Math.max(1, ...steps.map(([, ms]) => ms));
     const facts = [
-      ["Batch", slowest.batch ? `${span(slowest.batch.seconds)} (number ${count(slowest.batch.batch_id)})` : "–"],
+      ["Batch", slowest.batch ? span(slowest.batch.seconds) : "–"],
       ["Finished", slowest.batch ? moment(slowest.batch.at, serverNow()) : "–"],
-      ["State", slowest.state ? `${count(slowest.state.rows)} rows, ${bytes(slowest.state.bytes)}` : "–"],
+      ["Number", count(slowest.batch?.batch_id)],
+      ["State", slowest.state ? `${plain(slowest.state.rows)} rows, ${bytes(slowest.state.bytes)}` : "–"],
       ["Restarts", count(slowest.restarts ?? 0)],
     ];
-    setChildren(this.timings.body,
+    patch(this.timings.body,
       el("dl", { class: "facts" }, facts.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text)))),
       steps.length
         ? el("ol", { class: "ranked steps" }, steps.map(([name, ms]) =>
@@ -176,9 +184,9 @@ export class Pipeline {
 
   tick() {
     if (!this.now) return;
-    const age = Math.max(0, (serverNow() - Date.parse(this.now.at)) / 1000);
-    const text = `as of ${span(Math.round(age))} ago`;
-    const old = age > 30;
+    const ms = serverNow() - Date.parse(this.now.at);
+    const text = `as of ${age(ms)}`;
+    const old = ms > OLD_MS;
     const leak = this.now.sources.some((one) => one.unaccounted);
     const stopped = this.now.sources.some((one) => one.status === "stopped");
     const restarting = this.now.sources.some((one) => one.status === "restarting");
@@ -204,7 +212,7 @@ function spark(items) {
   const width = 72;
   const height = 18;
   const most = Math.max(1, ...items);
-  const points = items.map((n, i) => `${((i / Math.max(1, RATES - 1)) * width).toFixed(1)} ${(height - 1 - (n / most) * (height - 3)).toFixed(1)}`);
+  const points = items.map((n, i) => `${(((RATES - items.length + i) / (RATES - 1)) * width).toFixed(1)} ${(height - 1 - (n / most) * (height - 3)).toFixed(1)}`);
   return svg("svg", { class: "spark", width, height, viewBox: `0 0 ${width} ${height}`, "aria-hidden": "true" },
     points.length > 1 ? svg("path", { d: `M${points.join("L")}` }) : null);
 }

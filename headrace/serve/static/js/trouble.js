@@ -1,8 +1,8 @@
 // What went wrong: records that were turned away, events that came too late, metrics that are behind.
 
 import { get } from "./api.js";
-import { el, setChildren, runbookLink } from "./dom.js";
-import { count, moment, plural, span } from "./format.js";
+import { el, patch, runbookLink } from "./dom.js";
+import { age, count, moment, plural, span } from "./format.js";
 import { redraw, serverNow } from "./frame.js";
 import { bar, Panel, table } from "./panel.js";
 
@@ -39,7 +39,7 @@ class Polled {
     if (this.at === null) return;
     const { level, runbook } = this.judge();
     const trouble = this.problem ? `; not refreshed: ${this.problem.message}` : "";
-    this.panel.freshness(`as of ${span(Math.round((serverNow() - this.at) / 1000))} ago${trouble}`, this.problem ? "warn" : level, runbook);
+    this.panel.freshness(`as of ${age(serverNow() - this.at)}${trouble}`, this.problem ? "warn" : level, runbook);
   }
 }
 
@@ -66,7 +66,7 @@ export class DeadLetters extends Polled {
     }
     this.panel.ready();
     const most = this.reasons[0][1];
-    setChildren(this.panel.body,
+    patch(this.panel.body,
       el("ol", { class: "ranked" }, this.reasons.map(([reason, n]) =>
         el("li", {}, el("span", { class: "item code" }, reason), bar(n, most, "warn"), el("span", { class: "value" }, count(n))))),
       this.sample ? this.sampleOf(this.sample) : null);
@@ -108,7 +108,7 @@ export class LateEvents extends Polled {
     }
     this.panel.ready();
     const most = Math.max(...this.delays.map((one) => one.count));
-    setChildren(this.panel.body,
+    patch(this.panel.body,
       el("p", { class: "big small" }, count(this.total), el("small", {}, " missed windows")),
       el("ol", { class: "ranked" }, this.delays.map((one) =>
         el("li", {}, el("span", { class: "item" }, delayText(one)), bar(one.count, most), el("span", { class: "value" }, count(one.count))))));
@@ -141,8 +141,8 @@ export class Freshness {
       return;
     }
     this.panel.ready();
-    const heads = ["Metric", "Source", { text: "Behind", number: true }, { text: "Target", number: true }, "Verdict",
-      { text: "Complete to", number: true }, { text: "Last change", number: true }, { text: "Late events", number: true }];
+    const heads = ["Metric", { text: "Source", minor: true }, { text: "Behind", number: true }, { text: "Target", number: true, minor: true }, "Verdict",
+      { text: "Complete to", number: true, minor: true }, { text: "Last change", number: true, minor: true }, { text: "Late in 24 h", number: true, minor: true }];
     const rows = [...catalogue.values()].map((metric) => {
       const { behind, level, word } = this.page.judge(metric.name);
       return [metric.name, metric.source, span(behind), metric.slo_seconds ? span(metric.slo_seconds) : "none",
@@ -150,7 +150,7 @@ export class Freshness {
           level === "bad" ? runbookLink("stale-metric") : null),
         moment(this.page.watermarkOf(metric.name), serverNow()), moment(metric.updated_at, serverNow()), count(metric.late_events ?? 0)];
     });
-    setChildren(this.panel.body, el("div", { class: "table-wrap", role: "region", tabindex: 0, "data-key": "freshness", "aria-label": "Freshness" },
+    patch(this.panel.body, el("div", { class: "table-wrap", role: "region", tabindex: 0, "data-key": "freshness", "aria-label": "Freshness" },
       table(heads, rows, { caption: "Freshness of every metric", kind: "cards" })));
     this.tick();
   }
@@ -158,7 +158,7 @@ export class Freshness {
   tick() {
     if (!this.page.catalogue) return;
     const stale = [...this.page.catalogue.keys()].filter((name) => this.page.judge(name).level === "bad");
-    this.panel.freshness(stale.length ? `${plural(stale.length, "metric")} behind the target` : "as fresh as the line above",
+    this.panel.freshness(stale.length ? `${plural(stale.length, "metric")} behind the target` : `as of ${age(serverNow() - this.page.catalogueAt)}`,
       stale.length ? "bad" : "ok", "stale-metric");
   }
 }

@@ -1,6 +1,6 @@
 // The top line: business, pipeline, numbers. Each has a word and a reason, and a link to where it comes from.
 
-import { el, runbookLink, setChildren } from "./dom.js";
+import { el, runbookLink, patch } from "./dom.js";
 import { clockTime, count, plural, span } from "./format.js";
 
 const MARKS = { ok: "M4 12.5 9.5 18 20 6.5", warn: "M12 5v9M12 18v.5", bad: "M6 6l12 12M18 6 6 18", none: "M7 12h10" };
@@ -19,7 +19,7 @@ export class Verdict {
     const key = JSON.stringify(lines);
     if (key === this.last) return;
     this.last = key;
-    setChildren(this.root, lines.map((line) => this.card(line)));
+    patch(this.root, lines.map((line) => this.card(line)));
   }
 
   card({ name, level, word, reason, href, runbook }) {
@@ -41,7 +41,7 @@ export class Verdict {
     const where = Object.values(first.dimensions ?? {}).filter((v) => v !== "(all)").join(" · ");
     const more = rest.length ? ` and ${plural(rest.length, "other alert")}` : "";
     const grave = ["critical", "page", "high", "error"].includes(first.severity);
-    return { ...base, level: grave ? "bad" : "warn", word: grave ? "Trouble" : "Look", reason: `${first.alert}${where ? ` in ${where}` : ""}${more}.`, runbook: first.runbook ?? base.runbook };
+    return { ...base, level: grave ? "bad" : "warn", word: grave ? "Trouble" : "Attention", reason: `${first.alert}${where ? ` in ${where}` : ""}${more}.`, runbook: first.runbook ?? base.runbook };
   }
 
   pipeline() {
@@ -54,7 +54,7 @@ export class Verdict {
     if (health.status !== "ok") {
       const worst = wrong.find((check) => check.status === "down" || check.status === "failed") ?? wrong[0];
       const more = wrong.length > 1 ? ` (and ${plural(wrong.length - 1, "other check")})` : "";
-      return { ...base, level: health.status === "down" ? "bad" : "warn", word: health.status === "down" ? "Down" : "Look",
+      return { ...base, level: health.status === "down" ? "bad" : "warn", word: health.status === "down" ? "Down" : "Attention",
         reason: worst ? `${worst.name}: ${worst.detail}${more}` : "", runbook: worst?.runbook ?? base.runbook };
     }
     return { ...base, level: "ok", word: "Fine", reason: this.pace() };
