@@ -46,7 +46,7 @@ class Page {
     this.follow();
     poll(10, () => this.loadHealth());
     poll(10, () => this.loadCatalogue());
-    poll(60, () => this.alerts.load());
+    poll(20, () => this.alerts.load());
     poll(15, () => this.letters.load());
     poll(15, () => this.late.load());
     poll(15, () => this.refreshRankings());

@@ -45,13 +45,12 @@ class Polled {
 
 export class DeadLetters extends Polled {
   constructor() {
-    super({ title: "Dead letters", detail: "rejected records by reason", span: 6, note: "A sample is masked as its contract says." });
+    super({ title: "Dead letters", detail: "rejected in the last 24 hours, by reason", span: 6, note: "A sample is masked as its contract says." });
   }
 
   async fetch() {
     const histogram = await get("dead-letters/histogram", { by: "reason" });
-    this.reasons = (histogram.items ?? []).map((one) => [one.key ?? one.reason ?? "?", one.count]).sort((a, b) => b[1] - a[1]).slice(0, 8);
-    this.partial = Boolean(histogram.partial);
+    this.reasons = histogram.items.map((one) => [one.key, one.count]).sort((a, b) => b[1] - a[1]).slice(0, 8);
     this.sample = this.reasons.length ? ((await get("dead-letters", { limit: 1 })).items?.[0] ?? null) : null;
   }
 
@@ -73,24 +72,23 @@ export class DeadLetters extends Polled {
   }
 
   sampleOf(record) {
-    const reasons = (record.reasons ?? []).map((r) => (typeof r === "string" ? r : [r.code ?? r.reason, r.field].filter(Boolean).join(" "))).join(", ");
+    const reasons = record.reasons.map((reason) => [reason.code, reason.field].filter(Boolean).join(" ")).join(", ");
     const value = typeof record.value === "string" ? record.value : JSON.stringify(record.value ?? null, null, 1);
-    const when = record.at ?? record.log_time ?? record.origin?.log_time ?? record.timestamp;
-    return el("figure", { class: "sample" },
+        return el("figure", { class: "sample" },
       el("figcaption", {}, el("b", {}, "Newest: "), `${reasons || "no reason"} · ${record.source} ${record.partition}/${record.offset}`,
-        when ? ` · ${moment(when, serverNow())}` : ""),
+        ` · ${moment(record.at, serverNow())}`),
       el("pre", { tabindex: 0, "data-key": "sample", "aria-label": "Sample record" }, (value ?? "").slice(0, LONGEST_SAMPLE)));
   }
 }
 
 export class LateEvents extends Polled {
   constructor() {
-    super({ title: "Late events", detail: "missed a window, by how long", span: 6, note: "An event counts once for each window that it missed." });
+    super({ title: "Late events", detail: "missed a window in the last 24 hours, by how long", span: 6, note: "An event counts once for each window that it missed." });
   }
 
   async fetch() {
     const answer = await get("late-events/delays");
-    this.delays = (answer.items ?? answer.buckets ?? []).slice(0, 24);
+    this.delays = answer.items.filter((one) => one.count || one.from_seconds !== null).slice(0, 24);
   }
 
   get total() {
@@ -116,8 +114,8 @@ export class LateEvents extends Polled {
 }
 
 function delayText(one) {
-  const from = one.from_seconds ?? one.from ?? 0;
-  const to = one.to_seconds ?? one.to ?? null;
+  const { from_seconds: from, to_seconds: to } = one;
+  if (from === null) return "its partition slept";
   if (to === null) return `over ${span(from)}`;
   return from ? `${span(from)} to ${span(to)}` : `up to ${span(to)}`;
 }
