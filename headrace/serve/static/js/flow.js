@@ -32,7 +32,8 @@ export class Flow {
   update(sources, name) {
     const fields = ["received", "unaccounted", ...FATES.map((fate) => fate.name)];
     this.counts = Object.fromEntries(fields.map((f) => [f, sources.reduce((sum, one) => sum + (one[f] ?? 0), 0)]));
-    this.rate = sources.reduce((sum, one) => sum + (one.rate_per_second ?? 0), 0);
+    const rates = sources.map((one) => one.rate_per_second).filter((rate) => rate !== null);
+    this.rate = rates.length ? `${count(Math.round(rates.reduce((a, b) => a + b, 0)))} a second` : "";
     this.scope = name;
     if (!this.counts.received) {
       this.panel.empty("Nothing received yet", "Send events to the raw topics, for example with: headrace traffic");
@@ -77,7 +78,7 @@ export class Flow {
     parts.push(svg("rect", { class: "dam", x: left - 5, y: 16, width: 5, height: Math.max(8, from - 12) }));
     parts.push(text("flow-number", 0, 20 + (from - 20) / 2 - 4, count(this.counts.received)));
     parts.push(text("flow-label", 0, 20 + (from - 20) / 2 + 12, "received"));
-    parts.push(text("flow-label", 0, 20 + (from - 20) / 2 + 28, `${count(Math.round(this.rate))} a second`));
+    parts.push(text("flow-label", 0, 20 + (from - 20) / 2 + 28, this.rate));
     this.picture.setAttribute("height", Math.ceil(Math.max(to, from) + 4));
     this.picture.replaceChildren(...parts);
   }

@@ -51,6 +51,7 @@ class Page {
     poll(15, () => this.late.load());
     poll(15, () => this.refreshRankings());
     this.loadPipeline();
+    this.tick();
     everySecond(() => this.tick());
   }
 

@@ -69,11 +69,12 @@ export class Series {
     });
   }
 
-  /** The newest published window of a group, or the open one if none is published. */
+  /** The newest published window of a group, or the open one if none is published, or if it is to be read open. */
   headline(group, newest) {
     const rows = [...(this.groups.get(group)?.values() ?? [])].filter((row) => row.start <= newest);
     rows.sort((a, b) => b.start - a.start);
-    return rows.find((row) => row.state !== "open") ?? rows[0] ?? null;
+    const published = this.panel.window.kind === "running" ? null : rows.find((row) => row.state !== "open");
+    return published ?? rows[0] ?? null;
   }
 
   correction(group, now) {

@@ -111,7 +111,7 @@ export class Pipeline {
   }
 
   rate(one) {
-    return el("span", { class: "with-spark" }, spark(this.rates.get(one.source)?.items ?? []), plain(Math.round(one.rate_per_second ?? 0)));
+    return el("span", { class: "with-spark" }, spark(this.rates.get(one.source)?.items ?? []), one.rate_per_second === null ? "–" : plain(Math.round(one.rate_per_second)));
   }
 
   lagLevel(one) {
@@ -151,7 +151,7 @@ export class Pipeline {
       several ? `${source.source} ${p.partition}` : String(p.partition), count(p.lag_records), span(p.lag_seconds),
       clockTime(p.clock), this.behind(p.clock).replace(" ago", ""), clockTime(p.watermark ?? source.watermark),
       count(p.next_offset),
-      el("span", { class: "with-bar" }, bar(p.share ?? 0, most, p.hot ? "warn" : ""), p.share === null || p.share === undefined ? "–" : `${(100 * p.share).toFixed(0)} %`),
+      p.share === null || p.share === undefined ? "–" : el("span", { class: "with-bar" }, bar(p.share, most, p.hot ? "warn" : ""), `${(100 * p.share).toFixed(0)} %`),
       marks.length ? el("span", { class: "marks" }, marks) : "–"] };
   }
 

@@ -88,7 +88,8 @@ export class LateEvents extends Polled {
 
   async fetch() {
     const answer = await get("late-events/delays");
-    this.delays = answer.items.filter((one) => one.count || one.from_seconds !== null).slice(0, 24);
+    const counted = answer.items.map((one) => one.count > 0);
+    this.delays = answer.items.slice(Math.max(0, counted.indexOf(true)), counted.lastIndexOf(true) + 1);
   }
 
   get total() {

@@ -37,6 +37,8 @@ export class Verdict {
     const base = { name: "Business", href: "#alerts", runbook: "incident-alerts" };
     if (!alerts.loadedAt) return { ...base, level: "none", word: alerts.problem ? "Unknown" : "Loading", reason: alerts.problem?.message ?? "Asking for alerts." };
     const [first, ...rest] = alerts.open;
+    const nothing = this.page.panels.length > 0 && this.page.panels.every((panel) => panel.series.isEmpty);
+    if (!first && nothing) return { ...base, level: "none", word: "Nothing yet", reason: "No open alert, but no number either." };
     if (!first) return { ...base, level: "ok", word: "Fine", reason: "No open alert." };
     const where = Object.values(first.dimensions ?? {}).filter((v) => v !== "(all)").join(" · ");
     const more = rest.length ? ` and ${plural(rest.length, "other alert")}` : "";
@@ -62,10 +64,11 @@ export class Verdict {
 
   pace() {
     const sources = this.page.pipeline.now?.sources ?? [];
-    const rate = sources.reduce((sum, one) => sum + (one.rate_per_second ?? 0), 0);
+    const rates = sources.map((one) => one.rate_per_second).filter((n) => n !== null && n !== undefined);
+    const rate = rates.length ? `${count(Math.round(rates.reduce((a, b) => a + b, 0)))} records a second, ` : "";
     const lags = sources.map((one) => one.lag?.seconds).filter((n) => n !== null && n !== undefined);
-    const lag = lags.length ? `, lag ${span(Math.max(...lags))}` : "";
-    return sources.length ? `${count(Math.round(rate))} records a second${lag}, none unaccounted.` : "All checks pass.";
+    const lag = lags.length ? `lag ${span(Math.max(...lags))}, ` : "";
+    return sources.length ? `${rate}${lag}${rate || lag ? "none unaccounted" : "Every record has a fate"}.` : "All checks pass.";
   }
 
   numbers() {
