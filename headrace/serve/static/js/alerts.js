@@ -4,19 +4,33 @@ import { get } from "./api.js";
 import { el, runbookLink, patch } from "./dom.js";
 import { age, moment, plural, span } from "./format.js";
 import { redraw, serverNow } from "./frame.js";
-import { Panel } from "./panel.js";
+import { MARKS, Panel } from "./panel.js";
 
 const MOST = 200;
 const SHOWN = 8;
 const LINGER_MS = 60_000;
-const GRAVITY = { critical: 0, page: 0, high: 0, error: 0, warning: 1, warn: 1, medium: 1, info: 2, low: 2 };
+const GRAVITY = { critical: 0, warning: 1, info: 2 };
 
 const gravity = (alert) => GRAVITY[alert.severity] ?? 1;
+
+/** The groups that it is about: almaty, or nothing for the total. */
+export const whereOf = (alert) => Object.values(alert.dimensions ?? {}).join(" · ");
+
+/** ok once it is over, bad if it is critical. */
+export function levelOf(alert) {
+  if (alert.state === "resolved") return "ok";
+  return gravity(alert) === 0 ? "bad" : "warn";
+}
 
 export class Alerts {
   constructor() {
     this.alerts = new Map();
-    this.panel = new Panel({ title: "Alerts", span: 8, id: "alerts", note: "From the thresholds that the app declares." });
+    this.panel = new Panel({
+      title: "Alerts",
+      span: 8,
+      id: "alerts",
+      note: "From the thresholds that the app declares.",
+    });
     this.root = this.panel.root;
   }
 
@@ -25,7 +39,8 @@ export class Alerts {
       const answer = await get("alerts", { state: "open", limit: 100 });
       this.problem = null;
       const open = new Set(answer.items.map((alert) => alert.id));
-      for (const [id, alert] of this.alerts) if (alert.state === "open" && !open.has(id)) this.alerts.delete(id);
+      for (const [id, alert] of this.alerts)
+        if (alert.state === "open" && !open.has(id)) this.alerts.delete(id);
       for (const alert of answer.items) this.keep(alert);
       this.loadedAt = serverNow();
     } catch (problem) {
@@ -64,34 +79,61 @@ export class Alerts {
       return;
     }
     if (!open.length && !ended.length) {
-      this.panel.empty("No open alert", "What the app declares with app.alert(...) appears here when it happens.");
+      this.panel.empty(
+        "No open alert",
+        "What the app declares with app.alert(...) appears here when it happens.",
+      );
     } else {
       this.panel.ready();
       const shown = [...open.slice(0, SHOWN), ...ended.slice(0, 3)];
-      patch(this.panel.body,
-        el("ul", { class: "alerts" }, shown.map((alert) => this.one(alert, now))),
-        open.length > SHOWN ? el("p", { class: "quiet-text" }, `and ${plural(open.length - SHOWN, "more open alert")}`) : null);
+      patch(
+        this.panel.body,
+        el(
+          "ul",
+          { class: "alerts" },
+          shown.map((alert) => this.one(alert, now)),
+        ),
+        open.length > SHOWN
+          ? el("p", { class: "quiet-text" }, `and ${plural(open.length - SHOWN, "more open alert")}`)
+          : null,
+      );
     }
     this.tick();
   }
 
   one(alert, now) {
-    const level = alert.state === "resolved" ? "ok" : gravity(alert) === 0 ? "bad" : "warn";
-    const word = alert.state === "resolved" ? "resolved" : (alert.severity ?? "open");
-    const where = Object.entries(alert.dimensions ?? {}).filter(([, v]) => v !== "(all)").map(([, v]) => v).join(" · ");
-    return el("li", { class: level },
-      el("span", { class: `badge ${level}`, "aria-hidden": "true" }, { ok: "✓", warn: "!", bad: "✕" }[level]),
-      el("div", {},
-        el("p", { class: "headline" }, el("b", {}, alert.alert), where ? ` ${where}` : "", el("span", { class: `word ${level}` }, word)),
+    const level = levelOf(alert);
+    const word = alert.state === "resolved" ? alert.resolution || "resolved" : alert.severity;
+    const open = span(Math.max(0, (now - Date.parse(alert.opened_at)) / 1000));
+    return el(
+      "li",
+      { class: level },
+      el("span", { class: `badge ${level}`, "aria-hidden": "true" }, MARKS[level]),
+      el(
+        "div",
+        {},
+        el(
+          "p",
+          { class: "headline" },
+          el("b", {}, alert.alert),
+          ` ${whereOf(alert)}`,
+          el("span", { class: `word ${level}` }, word),
+        ),
         el("p", {}, alert.message ?? ""),
-        el("p", { class: "quiet-text" }, `since ${moment(alert.opened_at, now)} (${span(Math.max(0, (now - Date.parse(alert.opened_at)) / 1000))}) · `,
-          runbookLink(alert.runbook, "What to do") ?? runbookLink("incident-alerts", "What to do"))));
+        el(
+          "p",
+          { class: "quiet-text" },
+          `since ${moment(alert.opened_at, now)} (${open}) · `,
+          runbookLink(alert.runbook) ?? runbookLink("incident-alerts"),
+        ),
+      ),
+    );
   }
 
   tick() {
     if (!this.loadedAt) return;
-    const grave = this.open.some((alert) => gravity(alert) === 0);
-    const level = grave ? "bad" : this.open.length ? "warn" : "ok";
+    const [worst] = this.open;
+    const level = worst ? levelOf(worst) : "ok";
     this.panel.freshness(`as of ${age(serverNow() - this.loadedAt)}`, level, "incident-alerts");
   }
 }

@@ -41,7 +41,10 @@ export async function get(path, parameters) {
       signal: AbortSignal.timeout(PATIENCE_MS),
     });
   } catch (error) {
-    throw new Problem(0, error.name === "TimeoutError" ? "the server did not answer in 10 s" : "no connection");
+    throw new Problem(
+      0,
+      error.name === "TimeoutError" ? "the server did not answer in 10 s" : "no connection",
+    );
   }
   const body = await answer.json().catch(() => null);
   // Health answers 503 with a body that is worth reading.

@@ -69,5 +69,7 @@ function update(old, now) {
 export function runbookLink(name, text = "What to do") {
   // A name, or the path that the server gives; nothing else becomes a link.
   const safe = /^(?:\/?runbooks\/)?([a-z0-9-]+)$/.exec(name ?? "")?.[1];
-  return safe ? el("a", { class: "runbook", href: `runbooks/${safe}`, "data-key": `runbook-${safe}` }, text) : null;
+  return safe
+    ? el("a", { class: "runbook", href: `runbooks/${safe}`, "data-key": `runbook-${safe}` }, text)
+    : null;
 }

@@ -12,13 +12,17 @@ export const FATES = [
 ];
 const THINNEST = 3;
 const TALLEST = 120;
-const ROW = 40;
+const ROW = 36; // room for two lines of text
 
 export class Flow {
   constructor() {
-    this.panel = new Panel({ title: "Flow", detail: "received = accepted + rejected + late + duplicate", span: 7, id: "flow",
-      note: "Since the ledger began. Bands are at least 3 pixels wide." });
-    this.root = this.panel.root;
+    this.panel = new Panel({
+      title: "Flow",
+      detail: "received = accepted + rejected + late + duplicate",
+      span: 7,
+      id: "flow",
+      note: "Since the ledger began. Bands are at least 3 pixels wide.",
+    });
     this.picture = svg("svg", { class: "flow", height: 176, role: "img", "aria-label": "Flow of records" });
     this.sum = el("p", { class: "sum" });
     this.panel.body.append(this.picture, this.sum);
@@ -31,12 +35,18 @@ export class Flow {
 
   update(sources, name) {
     const fields = ["received", "unaccounted", ...FATES.map((fate) => fate.name)];
-    this.counts = Object.fromEntries(fields.map((f) => [f, sources.reduce((sum, one) => sum + (one[f] ?? 0), 0)]));
+    this.counts = Object.fromEntries(
+      fields.map((f) => [f, sources.reduce((sum, one) => sum + (one[f] ?? 0), 0)]),
+    );
     const rates = sources.map((one) => one.rate_per_second).filter((rate) => rate !== null);
     this.rate = rates.length ? `${count(Math.round(rates.reduce((a, b) => a + b, 0)))} a second` : "";
     this.scope = name;
+    this.panel.detail.textContent = name;
     if (!this.counts.received) {
-      this.panel.empty("Nothing received yet", "Send events to the raw topics, for example with: headrace traffic");
+      this.panel.empty(
+        "Nothing received yet",
+        "Send events to the raw topics, for example with: headrace traffic",
+      );
       return;
     }
     this.panel.ready();
@@ -48,12 +58,22 @@ export class Flow {
     const { received, unaccounted, ...fates } = this.counts;
     const balanced = unaccounted === 0;
     const words = FATES.map((fate) => `${count(fates[fate.name])} ${fate.name}`).join(", ");
-    this.picture.setAttribute("aria-label", `${this.scope}: ${count(received)} received: ${words}; ${count(unaccounted)} unaccounted`);
-    patch(this.sum,
+    this.picture.setAttribute(
+      "aria-label",
+      `${this.scope}: ${count(received)} received: ${words}; ${count(unaccounted)} unaccounted`,
+    );
+    patch(
+      this.sum,
       el("span", { class: `badge ${balanced ? "ok" : "bad"}`, "aria-hidden": "true" }, balanced ? "✓" : "✕"),
-      el("span", {}, el("b", {}, `${count(unaccounted)} unaccounted`), balanced
-        ? `: ${exactly(received)} = ${FATES.map((fate) => exactly(fates[fate.name])).join(" + ")}`
-        : `: ${plural(unaccounted, "record")} without a fate; run headrace audit --recount`));
+      el(
+        "span",
+        {},
+        el("b", {}, `${count(unaccounted)} unaccounted`),
+        balanced
+          ? `: ${exactly(received)} = ${FATES.map((fate) => exactly(fates[fate.name])).join(" + ")}`
+          : `: ${plural(unaccounted, "record")} without a fate; run headrace audit --recount`,
+      ),
+    );
   }
 
   drawPicture() {
@@ -69,11 +89,11 @@ export class Flow {
     for (const fate of FATES) {
       const n = this.counts[fate.name];
       const thick = scale(n);
-      const place = to + (fate.name === "accepted" ? 0 : (ROW - thick) / 2);
-      if (n) parts.push(band(left, from, end, place, thick, fate.name));
-      parts.push(...this.label(fate, n, end + 10, fate.name === "accepted" ? to + Math.max(thick, ROW) / 2 : to + ROW / 2));
+      const room = Math.max(thick, ROW);
+      if (n) parts.push(band(left, from, end, to + (room - thick) / 2, thick, fate.name));
+      parts.push(...this.label(fate, n, end + 10, to + room / 2));
       from += thick;
-      to += fate.name === "accepted" ? Math.max(thick, ROW) + 6 : ROW - 6;
+      to += room;
     }
     parts.push(svg("rect", { class: "dam", x: left - 5, y: 16, width: 5, height: Math.max(8, from - 12) }));
     parts.push(text("flow-number", 0, 20 + (from - 20) / 2 - 4, count(this.counts.received)));
@@ -94,8 +114,9 @@ export class Flow {
 
 function band(x1, y1, x2, y2, thick, kind) {
   const bend = (x1 + x2) / 2;
-  const d = `M${x1} ${y1}C${bend} ${y1} ${bend} ${y2} ${x2} ${y2}V${y2 + thick}C${bend} ${y2 + thick} ${bend} ${y1 + thick} ${x1} ${y1 + thick}Z`;
-  return svg("path", { class: `band ${kind}`, d });
+  const upper = `M${x1} ${y1}C${bend} ${y1} ${bend} ${y2} ${x2} ${y2}`;
+  const lower = `V${y2 + thick}C${bend} ${y2 + thick} ${bend} ${y1 + thick} ${x1} ${y1 + thick}Z`;
+  return svg("path", { class: `band ${kind}`, d: upper + lower });
 }
 
 function text(kind, x, y, content) {

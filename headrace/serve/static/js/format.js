@@ -1,5 +1,7 @@
 // Numbers, spans and times as people read them. All times are UTC.
 
+import { serverNow } from "./frame.js";
+
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const three = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 });
@@ -96,6 +98,12 @@ export function windowText(start, end, sizeSeconds) {
 /** Whole seconds, for what is said again every second. */
 export function age(ms) {
   return `${span(Math.max(0, Math.round(ms / 1000)))} ago`;
+}
+
+/** How long ago a time of the server was. */
+export function since(at) {
+  const ms = Date.parse(at ?? "");
+  return Number.isFinite(ms) ? age(serverNow() - ms) : "";
 }
 
 /** All digits, where every record counts. */

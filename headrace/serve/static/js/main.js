@@ -1,20 +1,23 @@
 // The page: asks the API once, then follows the stream of changes.
 
 import { Alerts } from "./alerts.js";
-import { get, useToken } from "./api.js";
+import { get } from "./api.js";
 import { legend, makePanel } from "./business.js";
 import { hatching } from "./columns.js";
 import { setChildren, setText } from "./dom.js";
-import { age, clockTime, span } from "./format.js";
+import { clockTime } from "./format.js";
 import { everySecond, poll, redraw, serverNow, setServerTime } from "./frame.js";
+import { Freshness } from "./freshness.js";
 import { Live } from "./live.js";
 import { Pipeline } from "./pipeline.js";
 import { Panel } from "./panel.js";
-import { DeadLetters, Freshness, LateEvents } from "./trouble.js";
+import { askForToken } from "./sign-in.js";
+import { Standing } from "./standing.js";
+import { themeButton } from "./theme-button.js";
+import { DeadLetters, LateEvents } from "./trouble.js";
 import { Verdict } from "./verdict.js";
 
 const byId = (id) => document.getElementById(id);
-const NO_TARGET_SECONDS = 300; // what is judged stale where no target is declared
 
 class Page {
   constructor() {
@@ -22,6 +25,7 @@ class Page {
     this.connected = null;
     this.lostAt = 0;
     this.catalogue = null;
+    this.standing = new Standing(this);
     this.alerts = new Alerts();
     this.pipeline = new Pipeline(this);
     this.letters = new DeadLetters();
@@ -77,7 +81,12 @@ class Page {
     const firstGroups = items.findIndex((one) => one.shape === "groups");
     this.panels = items.map((shown, n) => makePanel(shown, this, n === firstGroups));
     const grid = byId("business-panels");
-    if (items.length) setChildren(grid, this.panels.map((panel) => panel.root), this.alerts.root);
+    if (items.length)
+      setChildren(
+        grid,
+        this.panels.map((panel) => panel.root),
+        this.alerts.root,
+      );
     else {
       const none = new Panel({ title: "Metrics", span: 4 });
       none.empty("The app declares no metric", "app.metric(...) declares one, app.panel(...) shows it.");
@@ -86,13 +95,18 @@ class Page {
   }
 
   follow() {
-    const metrics = this.panels.filter((panel) => panel.shown.shape !== "ranking").map((panel) => panel.shown.metric);
+    const metrics = this.panels
+      .filter((panel) => panel.shown.shape !== "ranking")
+      .map((panel) => panel.shown.metric);
     const topics = metrics.length ? "metrics,pipeline,alerts" : "pipeline,alerts";
-    this.live = new Live({ metrics: [...new Set(metrics)].join(","), topics }, {
-      open: () => this.found(),
-      closed: (reason, status) => this.closed(reason, status),
-      event: (name, data) => this.event(name, data),
-    });
+    this.live = new Live(
+      { metrics: [...new Set(metrics)].join(","), topics },
+      {
+        open: () => this.found(),
+        closed: (reason, status) => this.closed(reason, status),
+        event: (name, data) => this.event(name, data),
+      },
+    );
   }
 
   event(name, data) {
@@ -112,7 +126,7 @@ class Page {
     }
   }
 
-  /** Once the stream is open, so that nothing falls between the rows that are fetched and those that follow. */
+  /** Once the stream is open: nothing falls between the rows that are fetched and those that follow. */
   loadRows() {
     for (const panel of this.panels) if (!panel.loaded || panel.problem) panel.load();
   }
@@ -155,7 +169,11 @@ class Page {
     this.lostBecause = reason;
     document.body.classList.add("lost");
     this.connection("lost", "Disconnected");
-    setText(byId("banner"), `Disconnected since ${clockTime(this.lostAt)}: ${reason}. The numbers below are from then; the page tries again by itself.`);
+    setText(
+      byId("banner"),
+      `Disconnected since ${clockTime(this.lostAt)}: ${reason}. The numbers below are from then;` +
+        " the page tries again by itself.",
+    );
     byId("banner").hidden = false;
     redraw(this.verdict);
   }
@@ -208,37 +226,6 @@ class Page {
     for (const panel of this.panels) if (panel.shown.shape === "ranking") await panel.load();
   }
 
-  watermarkOf(name) {
-    const metric = this.catalogue?.get(name);
-    const shown = this.panels.find((panel) => panel.shown.metric === name)?.shown;
-    const live = this.pipeline.source(metric?.source ?? shown?.source)?.watermark;
-    const at = Date.parse(live ?? metric?.watermark ?? "");
-    return Number.isFinite(at) ? at : null;
-  }
-
-  /** How far a metric is behind, and whether that is too far. */
-  judge(name) {
-    const metric = this.catalogue?.get(name);
-    const shown = this.panels.find((panel) => panel.shown.metric === name)?.shown;
-    const source = this.pipeline.source(metric?.source ?? shown?.source);
-    const watermark = this.watermarkOf(name);
-    const unread = source?.freshness_seconds ?? null;
-    const behind = unread ?? (watermark === null ? null : Math.max(0, (serverNow() - watermark) / 1000));
-    const target = metric?.slo_seconds ?? null;
-    if (behind === null) return { behind, level: "none", word: "nothing yet", target };
-    if (behind > (target ?? NO_TARGET_SECONDS)) return { behind, level: "bad", word: "stale", target };
-    return { behind, level: "ok", word: target === null ? "no target" : "on time", target };
-  }
-
-  freshnessOf(name, updatedAt) {
-    const { behind, level, target } = this.judge(name);
-    if (behind === null && !updatedAt) return { text: "no data yet", level: "none" };
-    const parts = [];
-    if (behind !== null) parts.push(`${span(behind)} behind${target ? ` (target ${span(target)})` : ""}`);
-    if (updatedAt) parts.push(`changed ${age(serverNow() - Date.parse(updatedAt))}`);
-    return { text: parts.join(" · "), level: this.connected === false ? "none" : level };
-  }
-
   tick() {
     setText(byId("clock"), clockTime(serverNow()));
     for (const panel of this.panels) panel.tick();
@@ -248,42 +235,5 @@ class Page {
   }
 }
 
-function askForToken() {
-  const form = byId("sign-in");
-  form.hidden = false;
-  byId("token").focus();
-  return new Promise((done) => {
-    form.addEventListener("submit", (event) => {
-      event.preventDefault();
-      useToken(byId("token").value.trim());
-      byId("token").value = "";
-      form.hidden = true;
-      done();
-    }, { once: true });
-  });
-}
-
-function themeButton() {
-  const button = byId("theme");
-  const system = matchMedia("(prefers-color-scheme: dark)");
-  const dark = () => (document.documentElement.dataset.theme ?? (system.matches ? "dark" : "light")) === "dark";
-  const name = () => {
-    setText(button, dark() ? "Light" : "Dark");
-    button.setAttribute("aria-label", `Use the ${dark() ? "light" : "dark"} theme`);
-  };
-  button.addEventListener("click", () => {
-    const chosen = dark() ? "light" : "dark";
-    document.documentElement.dataset.theme = chosen;
-    try {
-      localStorage.setItem("headrace-theme", chosen);
-    } catch {
-      // It then lasts as long as the page.
-    }
-    name();
-  });
-  system.addEventListener("change", name);
-  name();
-}
-
-themeButton();
+themeButton(byId("theme"));
 new Page().start();

@@ -36,7 +36,11 @@ export class Series {
     kept.correction = known?.correction ?? null;
     if (known && known.revision >= 1 && row.revision > known.revision) {
       kept.correction = {
-        was: known.values, wasRevision: known.revision, is: row.values, revision: row.revision, at: now,
+        was: known.values,
+        wasRevision: known.revision,
+        is: row.values,
+        revision: row.revision,
+        at: now,
       };
     }
     windows.set(start, kept);
@@ -48,7 +52,7 @@ export class Series {
     return ![...this.groups.values()].some((windows) => windows.size);
   }
 
-  /** The start of the newest window that is drawn; windows of the future, which sliding ones have, are not. */
+  /** The start of the newest window that is drawn; sliding windows that have hardly begun are not. */
   newestStart(reached) {
     let newest = -Infinity;
     for (const windows of this.groups.values()) {
@@ -69,7 +73,7 @@ export class Series {
     });
   }
 
-  /** The newest published window of a group, or the open one if none is published, or if it is to be read open. */
+  /** The newest published window of a group; an open one if none is, or if it runs all day. */
   headline(group, newest) {
     const rows = [...(this.groups.get(group)?.values() ?? [])].filter((row) => row.start <= newest);
     rows.sort((a, b) => b.start - a.start);

@@ -1,13 +1,14 @@
-// What went wrong: records that were turned away, events that came too late, metrics that are behind.
+// What went wrong: records that were turned away, and events that came too late.
 
 import { get } from "./api.js";
-import { el, patch, runbookLink } from "./dom.js";
-import { age, count, moment, plural, span } from "./format.js";
+import { el, patch } from "./dom.js";
+import { age, count, moment, span } from "./format.js";
 import { redraw, serverNow } from "./frame.js";
-import { bar, Panel, table } from "./panel.js";
+import { Panel, ranked } from "./panel.js";
 
 const LONGEST_SAMPLE = 1200;
 
+/** A panel that asks again and again; what it shows stays when an answer fails. */
 class Polled {
   constructor(options) {
     this.panel = new Panel(options);
@@ -39,18 +40,30 @@ class Polled {
     if (this.at === null) return;
     const { level, runbook } = this.judge();
     const trouble = this.problem ? `; not refreshed: ${this.problem.message}` : "";
-    this.panel.freshness(`as of ${age(serverNow() - this.at)}${trouble}`, this.problem ? "warn" : level, runbook);
+    this.panel.freshness(
+      `as of ${age(serverNow() - this.at)}${trouble}`,
+      this.problem ? "warn" : level,
+      runbook,
+    );
   }
 }
 
 export class DeadLetters extends Polled {
   constructor() {
-    super({ title: "Dead letters", detail: "rejected in the last 24 hours, by reason", span: 6, note: "A sample is masked as its contract says." });
+    super({
+      title: "Dead letters",
+      detail: "rejected in the last 24 hours, by reason",
+      span: 6,
+      note: "A sample is masked as its contract says.",
+    });
   }
 
   async fetch() {
     const histogram = await get("dead-letters/histogram", { by: "reason" });
-    this.reasons = histogram.items.map((one) => [one.key, one.count]).sort((a, b) => b[1] - a[1]).slice(0, 8);
+    this.reasons = histogram.items
+      .map((one) => [one.key, one.count])
+      .sort((a, b) => b[1] - a[1])
+      .slice(0, 8);
     this.sample = this.reasons.length ? ((await get("dead-letters", { limit: 1 })).items?.[0] ?? null) : null;
   }
 
@@ -64,26 +77,47 @@ export class DeadLetters extends Polled {
       return;
     }
     this.panel.ready();
-    const most = this.reasons[0][1];
-    patch(this.panel.body,
-      el("ol", { class: "ranked" }, this.reasons.map(([reason, n]) =>
-        el("li", {}, el("span", { class: "item code" }, reason), bar(n, most, "warn"), el("span", { class: "value" }, count(n))))),
-      this.sample ? this.sampleOf(this.sample) : null);
+    const entries = this.reasons.map(([reason, n]) => ({ item: reason, size: n, text: count(n) }));
+    patch(
+      this.panel.body,
+      ranked(entries, { kind: "warn", code: true }),
+      this.sample ? this.sampleOf(this.sample) : null,
+    );
   }
 
   sampleOf(record) {
-    const reasons = record.reasons.map((reason) => [reason.code, reason.field].filter(Boolean).join(" ")).join(", ");
-    const value = typeof record.value === "string" ? record.value : JSON.stringify(record.value ?? null, null, 1);
-        return el("figure", { class: "sample" },
-      el("figcaption", {}, el("b", {}, "Newest: "), `${reasons || "no reason"} · ${record.source} ${record.partition}/${record.offset}`,
-        ` · ${moment(record.at, serverNow())}`),
-      el("pre", { tabindex: 0, "data-key": "sample", "aria-label": "Sample record" }, (value ?? "").slice(0, LONGEST_SAMPLE)));
+    const reasons = record.reasons
+      .map((reason) => [reason.code, reason.field].filter(Boolean).join(" "))
+      .join(", ");
+    const value =
+      typeof record.value === "string" ? record.value : JSON.stringify(record.value ?? null, null, 1);
+    return el(
+      "figure",
+      { class: "sample" },
+      el(
+        "figcaption",
+        {},
+        el("b", {}, "Newest: "),
+        `${reasons || "no reason"} · ${record.source} ${record.partition}/${record.offset}`,
+        ` · ${moment(record.at, serverNow())}`,
+      ),
+      el(
+        "pre",
+        { tabindex: 0, "data-key": "sample", "aria-label": "Sample record" },
+        (value ?? "").slice(0, LONGEST_SAMPLE),
+      ),
+    );
   }
 }
 
 export class LateEvents extends Polled {
   constructor() {
-    super({ title: "Late events", detail: "missed a window in the last 24 hours, by how long", span: 6, note: "An event counts once for each window that it missed." });
+    super({
+      title: "Late events",
+      detail: "missed a window in the last 24 hours, by how long",
+      span: 6,
+      note: "An event counts once for each window that it missed.",
+    });
   }
 
   async fetch() {
@@ -102,15 +136,23 @@ export class LateEvents extends Polled {
 
   drawBody() {
     if (!this.total) {
-      this.panel.empty("No event missed its window", "Late events are listed with how late they were and by which clock.");
+      this.panel.empty(
+        "No event missed its window",
+        "Late events are listed with how late they were and by which clock.",
+      );
       return;
     }
     this.panel.ready();
-    const most = Math.max(...this.delays.map((one) => one.count));
-    patch(this.panel.body,
+    const entries = this.delays.map((one) => ({
+      item: delayText(one),
+      size: one.count,
+      text: count(one.count),
+    }));
+    patch(
+      this.panel.body,
       el("p", { class: "big small" }, count(this.total), el("small", {}, " missed windows")),
-      el("ol", { class: "ranked" }, this.delays.map((one) =>
-        el("li", {}, el("span", { class: "item" }, delayText(one)), bar(one.count, most), el("span", { class: "value" }, count(one.count))))));
+      ranked(entries),
+    );
   }
 }
 
@@ -120,46 +162,3 @@ function delayText(one) {
   if (to === null) return `over ${span(from)}`;
   return from ? `${span(from)} to ${span(to)}` : `up to ${span(to)}`;
 }
-
-/** Every metric against its target. */
-export class Freshness {
-  constructor(page) {
-    this.page = page;
-    this.panel = new Panel({ title: "Freshness of every metric", span: 12, note: "Behind: the age of the oldest record that is not counted yet." });
-    this.root = this.panel.root;
-  }
-
-  draw() {
-    const { catalogue, catalogueProblem } = this.page;
-    if (!catalogue) {
-      if (catalogueProblem) this.panel.failed(catalogueProblem, () => this.page.loadCatalogue());
-      return;
-    }
-    if (!catalogue.size) {
-      this.panel.empty("The app declares no metric", "app.metric(...) declares one.");
-      return;
-    }
-    this.panel.ready();
-    const heads = ["Metric", { text: "Source", minor: true }, { text: "Behind", number: true }, { text: "Target", number: true, minor: true }, "Verdict",
-      { text: "Complete to", number: true, minor: true }, { text: "Last change", number: true, minor: true }, { text: "Late in 24 h", number: true, minor: true }];
-    const rows = [...catalogue.values()].map((metric) => {
-      const { behind, level, word } = this.page.judge(metric.name);
-      return [metric.name, metric.source, span(behind), metric.slo_seconds ? span(metric.slo_seconds) : "none",
-        el("span", { class: `judged ${level}` }, el("span", { class: `badge ${level}`, "aria-hidden": "true" }, { ok: "✓", bad: "✕", none: "·", warn: "!" }[level]), word,
-          level === "bad" ? runbookLink("stale-metric") : null),
-        moment(this.page.watermarkOf(metric.name), serverNow()), moment(metric.updated_at, serverNow()), count(metric.late_events ?? 0)];
-    });
-    patch(this.panel.body, el("div", { class: "table-wrap", role: "region", tabindex: 0, "data-key": "freshness", "aria-label": "Freshness" },
-      table(heads, rows, { caption: "Freshness of every metric", kind: "cards" })));
-    this.tick();
-  }
-
-  tick() {
-    if (!this.page.catalogue) return;
-    const stale = [...this.page.catalogue.keys()].filter((name) => this.page.judge(name).level === "bad");
-    this.panel.freshness(stale.length ? `${plural(stale.length, "metric")} behind the target` : `as of ${age(serverNow() - this.page.catalogueAt)}`,
-      stale.length ? "bad" : "ok", "stale-metric");
-  }
-}
-
-
