@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from pathlib import Path
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.exceptions import HTTPException
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
+
+from headrace.serve.answers import known_tags
 
 STATIC = Path(__file__).parent / "static"
 KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -31,13 +34,21 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.get("/")
-async def index() -> Response:
-    return FileResponse(STATIC / "index.html", media_type="text/html", headers=HEADERS)
+async def index(request: Request) -> Response:
+    return _file(request, STATIC / "index.html", "text/html")
 
 
 @router.get("/static/{name:path}")
-async def asset(name: str) -> Response:
-    file = ASSETS.get(name)
-    if file is None:
+async def asset(request: Request, name: str) -> Response:
+    if name not in ASSETS:
         raise HTTPException(404)
-    return FileResponse(file, media_type=KINDS[file.suffix], headers=HEADERS)
+    return _file(request, ASSETS[name], KINDS[ASSETS[name].suffix])
+
+
+def _file(request: Request, file: Path, kind: str) -> Response:
+    content = file.read_bytes()
+    tag = f'"{blake2b(content, digest_size=12).hexdigest()}"'
+    headers = {**HEADERS, "ETag": tag}
+    if tag in known_tags(request):
+        return Response(status_code=304, headers=headers)
+    return Response(content, media_type=kind, headers=headers)
