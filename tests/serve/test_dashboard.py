@@ -361,6 +361,16 @@ def test_a_server_with_tokens_asks_for_one(browser: Browser, shop: Shop) -> None
         assert not tab.page.is_visible("#sign-in") and tab.errors == []
 
 
+def test_one_towering_value_does_not_flatten_the_others(tab: Tab) -> None:
+    tops = tab.page.evaluate(
+        """async () => {
+             const { scaleTop } = await import('/static/js/model.js');
+             return [[2, 2, 3, 2, 2, 3, 2, 3, 2, 40], [2, 40], [0, 0, 0, 0, 0, 0, 0, 0, 0, 5], []].map(scaleTop);
+           }"""
+    )
+    assert tops == [9, 40, 5, 0]
+
+
 def test_what_the_page_remembers_has_an_end(tab: Tab) -> None:
     kept = tab.page.evaluate(
         """async () => {

@@ -4,7 +4,7 @@ import { el } from "./dom.js";
 import { count, withUnit } from "./format.js";
 import { serverNow } from "./frame.js";
 import { MetricPanel, shortName } from "./metric-panel.js";
-import { median, valueOf } from "./model.js";
+import { median, scaleTop, valueOf } from "./model.js";
 import { table } from "./panel.js";
 import { FRESH_MS, Tile } from "./tile.js";
 
@@ -23,10 +23,10 @@ export class ChartPanel extends MetricPanel {
     if (!Number.isFinite(newest)) return;
     this.newest = newest;
     const all = [...this.series.groups.keys()].map((group) => [group, this.slots(group, newest)]);
-    const highest = (slots) => Math.max(0, ...slots.map((slot) => slot.high ?? 0));
-    const shared = Math.max(0, ...all.map(([, slots]) => highest(slots)));
+    const highs = (slots) => slots.map((slot) => slot.high);
+    const shared = scaleTop(all.flatMap(([, slots]) => highs(slots)));
     for (const [group, slots] of all) {
-      const max = nice(this.shown.shared_scale ? shared : highest(slots));
+      const max = nice(this.shown.shared_scale ? shared : scaleTop(highs(slots)));
       const settled = slots.filter((slot) => slot.state === "final").map((slot) => slot.middle);
       this.tile(group).draw(slots, {
         max,

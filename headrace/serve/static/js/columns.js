@@ -30,6 +30,12 @@ export function column(state, x, top, width, height) {
   ];
 }
 
+/** Says that a column goes on above the scale. */
+function cutMark(x, step, top) {
+  const d = `M${x.toFixed(2)} ${top + 8}l${step.toFixed(2)} -4M${x.toFixed(2)} ${top + 12}l${step.toFixed(2)} -4`;
+  return svg("path", { class: "cut", d });
+}
+
 function diamond(x, y, r) {
   const points = [
     [x, y - r],
@@ -148,6 +154,7 @@ export class Columns {
         }),
       );
     }
+    if (slot.high > this.max) drawn.push(cutMark(x, step, top));
     for (const mark of slot.marks ?? []) {
       drawn.push(
         svg("line", {

@@ -5,6 +5,8 @@ import { toNumber } from "./format.js";
 export const SLOTS = 30;
 const MOST_GROUPS = 24;
 const CORRECTION_SHOWN_MS = 60_000;
+const FEWEST_TO_CLIP = 8;
+const CLIP = 3;
 
 export const groupName = (row, grouping) =>
   grouping.map((name) => row.dimensions?.[name] ?? "(none)").join(" · ");
@@ -111,6 +113,14 @@ export function median(numbers) {
   if (!sorted.length) return null;
   const middle = sorted.length >> 1;
   return sorted.length % 2 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
+/** The top of a scale: the largest value, unless a few tower above all others and would flatten them. */
+export function scaleTop(numbers) {
+  const sorted = numbers.filter((n) => n !== null).sort((a, b) => a - b);
+  const most = Math.max(0, sorted.at(-1) ?? 0);
+  const usual = sorted[Math.floor(0.85 * (sorted.length - 1))] ?? 0;
+  return sorted.length >= FEWEST_TO_CLIP && usual > 0 ? Math.min(most, CLIP * usual) : most;
 }
 
 export const valueOf = (row, name) => (row ? toNumber(row.values?.[name]) : null);

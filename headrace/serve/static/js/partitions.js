@@ -64,7 +64,7 @@ function partitionRow(source, p, several) {
       count(p.lag_records),
       span(p.lag_seconds),
       clockTime(p.clock),
-      since(p.clock),
+      since(p.clock).replace(" ago", ""),
       clockTime(p.watermark),
       count(p.next_offset),
       share(source, p),

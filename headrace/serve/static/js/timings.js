@@ -9,11 +9,11 @@ const MOST_STEPS = 12;
 const LONGEST_FAILURE = 300;
 const STEPS = {
   triggerExecution: "whole trigger",
-  addBatch: "work on the batch",
-  walCommit: "checkpoint: offsets",
-  commitOffsets: "checkpoint: commit",
-  stateCommit: "checkpoint: state",
-  record: "commit to the store",
+  addBatch: "batch work",
+  walCommit: "checkpoint offsets",
+  commitOffsets: "checkpoint commit",
+  stateCommit: "checkpoint state",
+  record: "store commit",
 };
 
 export class Timings {
