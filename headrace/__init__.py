@@ -18,6 +18,7 @@ from headrace.measures import (
     variance_of,
 )
 from headrace.metrics import Metric
+from headrace.panels import Panel
 from headrace.windows import running, sliding, tumbling
 
 __version__ = "0.1.0"
@@ -26,6 +27,7 @@ __all__ = [
     "App",
     "HeadraceError",
     "Metric",
+    "Panel",
     "Source",
     "__version__",
     "count",

@@ -11,6 +11,7 @@ from headrace.alerts import Alert, Severity, State, make_alert
 from headrace.errors import AppError
 from headrace.measures import Measure
 from headrace.metrics import LIMIT, Metric, make_metric
+from headrace.panels import Panel, make_panel
 from headrace.windows import Window
 
 
@@ -35,6 +36,7 @@ class App:
         self.sources: dict[str, Source] = {}
         self.metrics: dict[str, Metric] = {}
         self.alerts: dict[str, Alert] = {}
+        self.panels: dict[str, Panel] = {}
 
     def source(self, name: str, *, publish: bool = True, max_batch: int | None = None) -> Source:
         """Set the choices for one stream; a stream without a declaration has the defaults."""
@@ -110,6 +112,32 @@ class App:
         )
         self.alerts[name] = alert
         return alert
+
+    def panel(
+        self,
+        title: str,
+        *,
+        metric: str,
+        value: str | Sequence[str] = (),
+        by: str | Sequence[str] | None = None,
+        unit: str = "",
+        note: str = "",
+        shared_scale: bool = True,
+    ) -> Panel:
+        """Show a metric on the dashboard, in the order of declaration.
+
+        `unit="percent"` shows 0.031 as 3.1 %; `shared_scale=False` is for groups that cannot be compared.
+        """
+        line = _callers_line()
+        if title in self.panels:
+            raise AppError(
+                f"panel '{title}' is declared twice",
+                where=line,
+                hint=f"the first declaration is at {self.panels[title].declared_at}",
+            )
+        panel = make_panel(title, metric, value, by, unit, note, shared_scale, line)
+        self.panels[title] = panel
+        return panel
 
     def choices(self, name: str) -> Source:
         return self.sources.get(name, Source(name))

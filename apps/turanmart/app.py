@@ -39,7 +39,7 @@ app.metric(
     "visitors_5m",
     of="clickstream",
     window=tumbling("5 minutes"),
-    by=["page"],
+    by=[[], ["page"]],
     measures={"views": count("event_type = 'page_view'"), "visitors": distinct("customer_id")},
     preliminary_after="2 minutes",
     final_after="3 minutes",
@@ -139,3 +139,38 @@ app.alert(
     message="{error_rate:.1%} of {payments:,} payments in {region} failed within 15 minutes",
     runbook="/runbooks/incident-alerts",
 )
+
+# The dashboard, in this order.
+app.panel(
+    "Conversion",
+    metric="conversion_1m",
+    value="conversion_rate",
+    by="region",
+    unit="percent",
+    note="Purchases for each product shown.",
+)
+app.panel(
+    "Revenue",
+    metric="revenue_10m",
+    value="revenue",
+    by="region",
+    unit="local currency",
+    shared_scale=False,
+    note="In the currency of each region: do not compare across regions.",
+)
+app.panel(
+    "Payment errors",
+    metric="payment_errors_15m",
+    value="error_rate",
+    unit="percent",
+    note="Failed payments of the last 15 minutes.",
+)
+app.panel("Unique visitors", metric="visitors_5m", value="visitors", note="Estimated, within 1.6 %.")
+app.panel(
+    "Checkout time",
+    metric="checkout_latency_5m",
+    value="latency_ms",
+    unit="ms",
+    note="From the press of pay to the confirmation.",
+)
+app.panel("Top products today", metric="top_products_today", value="products", unit="sold")

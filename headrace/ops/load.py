@@ -13,6 +13,7 @@ from headrace.app import App, Source
 from headrace.contracts import Contract, load_contracts
 from headrace.errors import AppError, HeadraceError, known_names
 from headrace.metrics import Metric
+from headrace.panels import ShownPanel, panels_shown
 from headrace.views.alert_check import check_alert
 
 
@@ -61,6 +62,9 @@ class LoadedApp:
         mine = {metric.name for metric in self.metrics_of(stream)}
         return [alert for alert in self.app.alerts.values() if alert.metric in mine]
 
+    def panels(self) -> list[ShownPanel]:
+        return panels_shown(self.app.panels.values(), self.app.metrics, self.contracts)
+
 
 def load_app(path: Path) -> LoadedApp:
     """Import the app file (or the app.py of a folder), read its contracts, check its declarations."""
@@ -90,6 +94,7 @@ def load_app(path: Path) -> LoadedApp:
     for alert in app.alerts.values():
         check_alert(alert, app.metrics)
         _refuse_stream_topic(alert, loaded.contracts)
+    loaded.panels()
     return loaded
 
 

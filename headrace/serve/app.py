@@ -4,20 +4,29 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 from fastapi import FastAPI
-from starlette.staticfiles import StaticFiles
 
 from headrace.connections import Connections
 from headrace.ops.load import LoadedApp
-from headrace.serve import routes_accounts, routes_live, routes_metrics, routes_pipeline, routes_trouble
+from headrace.serve import (
+    pages,
+    routes_accounts,
+    routes_live,
+    routes_metrics,
+    routes_panels,
+    routes_pipeline,
+    routes_trouble,
+)
 from headrace.serve.access import Tokens
 from headrace.serve.description import ABOUT, describe
 from headrace.serve.problems import CatchUnexpected, handle_problems
 from headrace.serve.serving import make_serving
 
-STATIC = Path(__file__).parent / "static"
+ROUTES = (
+    *(routes_metrics, routes_pipeline, routes_trouble, routes_accounts),
+    *(routes_live, routes_panels, pages),
+)
 
 
 def make_app(loaded: LoadedApp, connections: Connections, tokens: Tokens | None = None) -> FastAPI:
@@ -42,10 +51,8 @@ def make_app(loaded: LoadedApp, connections: Connections, tokens: Tokens | None 
     )
     app.state.serving, app.state.access = serving, serving.access
     handle_problems(app)
-    for routes in (routes_metrics, routes_pipeline, routes_trouble, routes_accounts, routes_live):
+    for routes in ROUTES:
         app.include_router(routes.router)
-    if STATIC.is_dir():
-        app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.add_middleware(CatchUnexpected)
     describe(app)
     return app

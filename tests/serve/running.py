@@ -22,10 +22,15 @@ from headrace.serve.server import Server, address_of, listening_socket
 
 @contextmanager
 def running_server(
-    loaded: LoadedApp, connections: Connections, tokens: Tokens | None = None, *, send_buffer: int = 0
+    loaded: LoadedApp,
+    connections: Connections,
+    tokens: Tokens | None = None,
+    *,
+    port: int = 0,
+    send_buffer: int = 0,
 ) -> Iterator[str]:
     """The address of a server that lasts as long as the block."""
-    listening = listening_socket("127.0.0.1", 0)
+    listening = listening_socket("127.0.0.1", port)
     if send_buffer:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_buffer)
     server = Server(make_app(loaded, connections, tokens))

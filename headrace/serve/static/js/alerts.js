@@ -1,0 +1,139 @@
+// Open alerts, the gravest first. Resolved ones leave the list a minute later, so that the end is seen too.
+
+import { get } from "./api.js";
+import { el, runbookLink, patch } from "./dom.js";
+import { age, moment, plural, span } from "./format.js";
+import { redraw, serverNow } from "./frame.js";
+import { MARKS, Panel } from "./panel.js";
+
+const MOST = 200;
+const SHOWN = 8;
+const LINGER_MS = 60_000;
+const GRAVITY = { critical: 0, warning: 1, info: 2 };
+
+const gravity = (alert) => GRAVITY[alert.severity] ?? 1;
+
+/** The groups that it is about: almaty, or nothing for the total. */
+export const whereOf = (alert) => Object.values(alert.dimensions ?? {}).join(" · ");
+
+/** ok once it is over, bad if it is critical. */
+export function levelOf(alert) {
+  if (alert.state === "resolved") return "ok";
+  return gravity(alert) === 0 ? "bad" : "warn";
+}
+
+export class Alerts {
+  constructor() {
+    this.alerts = new Map();
+    this.panel = new Panel({
+      title: "Alerts",
+      span: 8,
+      id: "alerts",
+      note: "From the thresholds that the app declares.",
+    });
+    this.root = this.panel.root;
+  }
+
+  async load() {
+    try {
+      const answer = await get("alerts", { state: "open", limit: 100 });
+      this.problem = null;
+      const open = new Set(answer.items.map((alert) => alert.id));
+      for (const [id, alert] of this.alerts)
+        if (alert.state === "open" && !open.has(id)) this.alerts.delete(id);
+      for (const alert of answer.items) this.keep(alert);
+      this.loadedAt = serverNow();
+    } catch (problem) {
+      this.problem = problem;
+    }
+    redraw(this);
+  }
+
+  take(alert) {
+    this.keep(alert);
+    this.loadedAt = serverNow();
+    redraw(this);
+  }
+
+  keep(alert) {
+    const known = this.alerts.get(alert.id);
+    if (known && known.updated_at > alert.updated_at) return;
+    this.alerts.set(alert.id, { ...alert, seen: serverNow() });
+    if (this.alerts.size > MOST) this.alerts.delete(this.alerts.keys().next().value);
+  }
+
+  get open() {
+    const open = [...this.alerts.values()].filter((alert) => alert.state !== "resolved");
+    return open.sort((a, b) => gravity(a) - gravity(b) || (a.opened_at < b.opened_at ? 1 : -1));
+  }
+
+  draw() {
+    const now = serverNow();
+    for (const [id, alert] of this.alerts) {
+      if (alert.state === "resolved" && now - alert.seen > LINGER_MS) this.alerts.delete(id);
+    }
+    const open = this.open;
+    const ended = [...this.alerts.values()].filter((alert) => alert.state === "resolved");
+    if (!this.loadedAt) {
+      if (this.problem) this.panel.failed(this.problem, () => this.load());
+      return;
+    }
+    if (!open.length && !ended.length) {
+      this.panel.empty(
+        "No open alert",
+        "What the app declares with app.alert(...) appears here when it happens.",
+      );
+    } else {
+      this.panel.ready();
+      const shown = [...open.slice(0, SHOWN), ...ended.slice(0, 3)];
+      patch(
+        this.panel.body,
+        el(
+          "ul",
+          { class: "alerts" },
+          shown.map((alert) => this.one(alert, now)),
+        ),
+        open.length > SHOWN
+          ? el("p", { class: "quiet-text" }, `and ${plural(open.length - SHOWN, "more open alert")}`)
+          : null,
+      );
+    }
+    this.tick();
+  }
+
+  one(alert, now) {
+    const level = levelOf(alert);
+    const word = alert.state === "resolved" ? alert.resolution || "resolved" : alert.severity;
+    const open = span(Math.max(0, (now - Date.parse(alert.opened_at)) / 1000));
+    return el(
+      "li",
+      { class: level },
+      el("span", { class: `badge ${level}`, "aria-hidden": "true" }, MARKS[level]),
+      el(
+        "div",
+        {},
+        el(
+          "p",
+          { class: "headline" },
+          el("b", {}, alert.alert),
+          ` ${whereOf(alert)}`,
+          el("span", { class: `word ${level}` }, word),
+        ),
+        el("p", {}, alert.message ?? ""),
+        el(
+          "p",
+          { class: "quiet-text" },
+          `since ${moment(alert.opened_at, now)} (${open}) · `,
+          runbookLink(alert.runbook) ?? runbookLink("incident-alerts"),
+        ),
+      ),
+    );
+  }
+
+  tick() {
+    if (!this.loadedAt) return;
+    const [worst] = this.open;
+    const level = worst ? levelOf(worst) : "ok";
+    this.panel.freshness(`as of ${age(serverNow() - this.loadedAt)}`, level, "incident-alerts");
+  }
+}

@@ -1,0 +1,393 @@
+"""The dashboard in a real Chromium, over a real store and broker. Screenshots are kept for a look."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from confluent_kafka import Producer
+
+from headrace.app import App
+from headrace.connections import Connections
+from headrace.local.services import Services
+from headrace.log.topics import ensure_topics
+from headrace.ops.load import LoadedApp, load_app
+from tests.serve.browser import CHROMIUM, DESK, PHONE, Tab, chromium, opened
+from tests.serve.running import running_server
+from tests.serve.seed import TURANMART, Seed
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+pytestmark = pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="Chromium is not installed")
+NASTY = "<b>bold</b><script>stolen = 1</script>"
+CHART = '#business-panels .tile[data-group="tashkent"] svg.columns[role="slider"]'
+
+
+def renamed(loaded: LoadedApp, prefix: str) -> LoadedApp:
+    """The same app with topics of its own on the shared broker."""
+    app = App(loaded.name)
+    app.panels = loaded.app.panels
+    app.metrics = {n: replace(m, of=prefix + m.of) for n, m in loaded.app.metrics.items()}
+    contracts = {prefix + n: replace(c, name=prefix + n) for n, c in loaded.contracts.items()}
+    return LoadedApp(app, contracts)
+
+
+@dataclass
+class Shop:
+    """A server that can be stopped and started again at the same address."""
+
+    seed: Seed
+    connections: Connections
+    running: ExitStack
+    address: str = ""
+
+    def start(self) -> None:
+        port = int(self.address.rpartition(":")[2]) if self.address else 0
+        self.address = self.running.enter_context(
+            running_server(self.seed.loaded, self.connections, port=port)
+        )
+
+    def stop(self) -> None:
+        self.running.close()
+
+    def commit(self, back: timedelta = timedelta(), events: int = 40) -> float:
+        """One batch of clickstream; the time right after its commit."""
+        now = datetime.now(UTC)
+        stream = next(name for name in self.seed.loaded.contracts if name.endswith("clickstream"))
+        self.seed.batch(now - back, events=events, streams=(stream,), clock=now)
+        return time.time()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def screenshots(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("dashboard")
+    yield folder
+    request.config.pluginmanager.getplugin("terminalreporter").write_line(f"\nscreenshots: {folder}")
+
+
+@pytest.fixture(scope="module")
+def shop(services: Services, new_database: Callable[[], str]) -> Iterator[Shop]:
+    """An hour of rows, a rejected record and an alert."""
+    url = new_database()
+    loaded = renamed(load_app(TURANMART), "dashboard_")
+    connections = Connections(services.bootstrap, {}, {}, url)
+    seed = Seed(url, loaded)
+    now = datetime.now(UTC)
+    seed.fill(45, now)
+    seed.batch(now, events=4, late=3)
+    for contract in loaded.contracts.values():
+        ensure_topics(contract, connections.librdkafka)
+    reject(connections, loaded)
+    raise_alert(url)
+    with ExitStack() as running:
+        shop = Shop(seed, connections, running)
+        shop.start()
+        yield shop
+
+
+@pytest.fixture
+def tab(browser: Browser, shop: Shop) -> Iterator[Tab]:
+    with opened(browser, shop.address, viewport=DESK) as tab:
+        tab.wait_until_drawn()
+        yield tab
+
+
+def reject(connections: Connections, loaded: LoadedApp) -> None:
+    contract = next(c for n, c in loaded.contracts.items() if n.endswith("clickstream"))
+    headers = {
+        "headrace-reasons": json.dumps([{"code": "missing", "field": "region"}]),
+        "headrace-source": f"{contract.topics.raw}/1/77/1767225600000",
+        "headrace-contract": f"{contract.name}:{contract.version}",
+    }
+    producer = Producer(connections.librdkafka)
+    producer.produce(
+        contract.topics.invalid, json.dumps({"page": NASTY}), headers=list(headers.items()), partition=1
+    )
+    assert producer.flush(20) == 0
+
+
+def raise_alert(store_url: str) -> None:
+    with psycopg.connect(store_url) as connection:
+        connection.execute(
+            "CREATE TABLE IF NOT EXISTS headrace.alerts (id text PRIMARY KEY, app text, alert text,"
+            ' metric text, severity text, state text, resolution text, "grouping" text, dimensions jsonb,'
+            ' window_start timestamptz, window_end timestamptz, windows int, "values" jsonb, message text,'
+            " runbook text, seq int, opened_at timestamptz, updated_at timestamptz, resolved_at timestamptz)"
+        )
+        connection.execute(
+            'INSERT INTO headrace.alerts (id, app, alert, metric, severity, state, resolution, "grouping",'
+            ' dimensions, window_start, window_end, windows, "values", message, runbook, seq, opened_at,'
+            " updated_at) VALUES ('a1', 'turanmart', 'low_conversion', 'conversion_1m', 'critical', 'open',"
+            " '', 'region', '{\"region\": \"bishkek\"}', now(), now(), 3, '{}',"
+            " 'conversion under 1 % for 3 windows', '/runbooks/incident-alerts', 1, now(), now())"
+        )
+
+
+def test_the_page_tells_in_one_look_how_things_are(tab: Tab, shop: Shop, screenshots: Path) -> None:
+    tab.wait("() => !document.querySelector('#verdict').innerText.includes('Loading')")
+    words = dict(zip(("business", "pipeline", "numbers"), tab.texts("#verdict .word"), strict=True))
+    assert words["business"] == "Trouble" and words["numbers"] == "Fresh"
+    assert "low_conversion in bishkek" in tab.text('[data-verdict="business"]')
+    assert re.search(r"Conversion is final to \d\d:\d\d", tab.text('[data-verdict="numbers"]'))
+    assert tab.page.get_attribute('[data-verdict="business"] .runbook', "href") == "runbooks/incident-alerts"
+    titles = tab.texts("#business-panels h3")
+    assert titles == [*(panel.panel.title for panel in shop.seed.loaded.panels()), "Alerts"]
+    tab.keep(screenshots, "light")
+
+
+def test_nothing_goes_wrong_in_the_page_and_nobody_else_is_asked(tab: Tab, shop: Shop) -> None:
+    assert tab.errors == [] and tab.console == []
+    assert all(url.startswith(shop.address) for url in tab.asked)
+    assert tab.page.locator('[data-view="error"]').count() == 0
+    policy = tab.page.request.get(shop.address).headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+
+
+def test_what_a_record_says_is_text_and_never_markup(tab: Tab) -> None:
+    sample = tab.page.locator(".sample pre")
+    assert NASTY in sample.inner_text()
+    assert sample.locator("b, script").count() == 0
+    assert tab.page.evaluate("typeof stolen") == "undefined"
+
+
+def test_the_looks_of_the_states_differ_in_shape(tab: Tab, shop: Shop) -> None:
+    shop.commit(timedelta(seconds=85))
+    tab.page.wait_for_selector(f"{CHART} .corrected")
+    looks = tab.page.evaluate(
+        """() => Object.fromEntries(['open', 'preliminary', 'corrected', 'final'].map((state) => {
+             const column = document.querySelector(`#legend .col.${state}`);
+             const look = getComputedStyle(column);
+             const diamond = Boolean(column.parentNode.querySelector('.diamond'));
+             return [state, [look.fill, look.strokeDasharray, diamond]];
+           }))"""
+    )
+    assert len({json.dumps(look) for look in looks.values()}) == 4
+    assert looks["open"][1] != "none" and looks["corrected"][2] and not looks["final"][2]
+
+
+def test_a_commit_is_in_the_page_within_a_second(tab: Tab, shop: Shop) -> None:
+    waits = []
+    for _ in range(5):
+        tab.page.evaluate(
+            """(selector) => {
+                 const chart = document.querySelector(selector);
+                 const before = chart.getAttribute('aria-valuetext');
+                 window.changed = new Promise((done) => {
+                   new MutationObserver(() => {
+                     if (chart.getAttribute('aria-valuetext') !== before) done(Date.now());
+                   }).observe(chart, { attributes: true });
+                 });
+               }""",
+            CHART,
+        )
+        committed = shop.commit()
+        waits.append(tab.page.evaluate("() => window.changed") / 1000 - committed)
+    print(f"commit to page: {', '.join(f'{1000 * wait:.0f} ms' for wait in waits)}")
+    assert max(waits) < 1
+
+
+def test_a_correction_is_seen_when_it_happens(tab: Tab, shop: Shop, screenshots: Path) -> None:
+    shop.commit(timedelta(seconds=85), events=400)
+    line = '.tile[data-group="tashkent"] .correction'
+    tab.wait("(line) => document.querySelector(line).innerText.includes('→')", line)
+    said = re.fullmatch(r"\d\d:\d\d: (\S+) % → (\S+) %, revision (\d+)", tab.text(line))
+    assert said and said[1] != said[2] and int(said[3]) >= 2
+    assert tab.page.locator(f"{CHART} .halo").count() >= 1
+    assert tab.page.locator(f"{CHART} .diamond").count() >= 1
+    tab.keep(screenshots, "correction")
+
+
+def test_a_dropped_connection_recovers_without_a_gap(tab: Tab, shop: Shop, screenshots: Path) -> None:
+    before = tab.page.get_attribute(CHART, "aria-valuetext")
+    shop.stop()
+    tab.page.wait_for_selector('#connection[data-state="lost"]')
+    tab.wait("() => document.querySelector('#verdict').innerText.includes('Unknown')")
+    assert re.search(r"Disconnected since \d\d:\d\d:\d\d", tab.text("#banner"))
+    tab.keep(screenshots, "disconnected")
+    shop.commit(events=55)
+    shop.start()
+    tab.wait_until_live()
+    tab.wait(
+        "([chart, before]) => document.querySelector(chart).getAttribute('aria-valuetext') !== before",
+        [CHART, before],
+    )
+    assert not tab.page.is_visible("#banner") and tab.errors == []
+    tab.wait("() => !document.querySelector('#verdict').innerText.includes('Unknown')")
+
+
+def test_a_phone_needs_no_sideways_scrolling(browser: Browser, shop: Shop, screenshots: Path) -> None:
+    for scheme in ("light", "dark"):
+        with opened(browser, shop.address, viewport=PHONE, scheme=scheme) as tab:
+            tab.wait_until_drawn()
+            assert tab.page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+            tab.keep(screenshots, f"phone-{scheme}")
+
+
+FOCUSED = "() => document.activeElement.getAttribute('aria-label') || document.activeElement.innerText"
+
+
+def test_the_keyboard_reaches_everything_important(tab: Tab) -> None:
+    reached = []
+    for _ in range(60):
+        tab.page.keyboard.press("Tab")
+        reached.append(tab.page.evaluate(FOCUSED))
+    for wanted in ("Skip to the verdict", "Business", "Pipeline", "Trouble", "What to do"):
+        assert wanted in reached
+    assert any("theme" in name for name in reached)
+    assert "Conversion, tashkent: windows" in reached and "Table: Conversion" in reached
+    assert any(name.endswith("clickstream") for name in reached) and "Sample record" in reached
+
+
+def test_a_chart_and_its_table_are_read_without_a_pointer(tab: Tab) -> None:
+    chart = tab.page.locator(CHART).first
+    chart.focus()
+    newest = chart.get_attribute("aria-valuetext") or ""
+    tab.page.keyboard.press("ArrowLeft")
+    older = chart.get_attribute("aria-valuetext") or ""
+    assert newest != older and re.match(r"tashkent, \d\d:\d\d–\d\d:\d\d: .+ %, \w+", older)
+    panel = tab.page.locator("article", has=tab.page.get_by_role("heading", name="Conversion", exact=True))
+    assert panel.locator(".note").inner_text() == older
+    panel.get_by_role("button", name="Table: Conversion").press("Enter")
+    heads = panel.locator("thead th").all_inner_texts()
+    assert heads[:4] == ["Window", "Group", "conversion rate", "State"]
+    assert panel.locator("tbody tr").count() == 50
+
+
+def test_a_source_is_chosen_to_see_its_partitions(tab: Tab) -> None:
+    button = tab.page.get_by_role("button", name="dashboard_payments")
+    button.click()
+    tab.wait("() => document.querySelector('#flow .detail').innerText === 'dashboard_payments'")
+    assert button.get_attribute("aria-pressed") == "true"
+    assert "= " in tab.text("#flow .sum") and "0 unaccounted" in tab.text("#flow .sum")
+
+
+def test_the_dark_theme_is_kept(tab: Tab, screenshots: Path) -> None:
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = tab.page.evaluate(ground)
+    tab.page.get_by_role("button", name="Use the dark theme").click()
+    assert tab.page.evaluate(ground) != light
+    tab.page.reload()
+    tab.wait_until_drawn()
+    assert tab.page.evaluate(ground) != light
+    tab.keep(screenshots, "dark")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_have_enough_contrast(browser: Browser, shop: Shop, scheme: str) -> None:
+    with opened(browser, shop.address, viewport=DESK, scheme=scheme) as tab:
+        tab.wait_until_drawn()
+        assert tab.page.evaluate(FAINT_TEXTS) == []
+
+
+# The WCAG contrast of every text with its ground; a canvas understands every way to write a colour.
+FAINT_TEXTS = """() => {
+  const brush = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  const pixel = (colour) => {
+    brush.clearRect(0, 0, 1, 1);
+    brush.fillStyle = colour;
+    brush.fillRect(0, 0, 1, 1);
+    return [...brush.getImageData(0, 0, 1, 1).data];
+  };
+  const light = ([r, g, b]) => [r, g, b].map((c) => c / 255)
+    .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, c, n) => sum + c * [0.2126, 0.7152, 0.0722][n], 0);
+  const ground = (node) => {
+    for (let at = node; at; at = at.parentElement) {
+      const colour = pixel(getComputedStyle(at).backgroundColor);
+      if (colour[3] === 255) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const faint = [];
+  for (const node of document.querySelectorAll('body *')) {
+    const own = [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim());
+    if (!own || !node.getClientRects().length || node.closest('noscript, .hidden')) continue;
+    const look = getComputedStyle(node);
+    const ink = pixel(node instanceof SVGElement ? look.fill : look.color);
+    const [high, low] = [light(ink), light(ground(node))].sort((a, b) => b - a);
+    const ratio = (high + 0.05) / (low + 0.05);
+    if (ratio < 4.5) faint.push(`${node.nodeName} ${node.textContent.slice(0, 30)}: ${ratio.toFixed(2)}`);
+  }
+  return faint;
+}"""
+
+
+def test_an_app_without_events_has_a_page_too(
+    browser: Browser, services: Services, new_database: Callable[[], str], screenshots: Path
+) -> None:
+    url = new_database()
+    loaded = renamed(load_app(TURANMART), "quiet_")
+    connections = Connections(services.bootstrap, {}, {}, url)
+    for contract in loaded.contracts.values():
+        ensure_topics(contract, connections.librdkafka)
+    Seed(url, loaded)
+    with running_server(loaded, connections) as address, opened(browser, address, viewport=DESK) as tab:
+        tab.wait_until_drawn()
+        assert tab.texts("#business-panels [data-view=empty] .headline").count("No window yet") == 6
+        assert "Nothing received yet" in tab.text("#flow")
+        assert tab.texts("#verdict .word")[0] == "Nothing yet"
+        assert tab.errors == [] and tab.console == []
+        tab.keep(screenshots, "empty")
+
+
+def test_a_server_with_tokens_asks_for_one(browser: Browser, shop: Shop) -> None:
+    tokens = {sha256(b"sesame").hexdigest(): frozenset({"*"})}
+    with (
+        running_server(shop.seed.loaded, shop.connections, tokens) as address,
+        opened(browser, address, viewport=DESK) as tab,
+    ):
+        tab.page.wait_for_selector("#sign-in:not([hidden])")
+        for given in ("wrong", "sesame"):
+            tab.page.fill("#token", given)
+            tab.page.press("#token", "Enter")
+        tab.wait_until_drawn()
+        assert not tab.page.is_visible("#sign-in") and tab.errors == []
+
+
+def test_one_towering_value_does_not_flatten_the_others(tab: Tab) -> None:
+    tops = tab.page.evaluate(
+        """async () => {
+             const { scaleTop } = await import('/static/js/model.js');
+             const crowds = [[2, 2, 3, 2, 2, 3, 2, 3, 2, 40], [2, 40], [0, 0, 0, 0, 0, 0, 0, 0, 0, 5], []];
+             return crowds.map(scaleTop);
+           }"""
+    )
+    assert tops == [9, 40, 5, 0]
+
+
+def test_what_the_page_remembers_has_an_end(tab: Tab) -> None:
+    kept = tab.page.evaluate(
+        """async () => {
+             const { Series, Ring } = await import('/static/js/model.js');
+             const panel = { grouping: ['region'], groups: null, values: ['n'],
+                             window: { kind: 'tumbling', size_seconds: 60, hop_seconds: 60 } };
+             const series = new Series(panel);
+             const ring = new Ring(120);
+             for (let n = 0; n < 20000; n += 1) {
+               const start = new Date(60000 * Math.floor(n / 40)).toISOString();
+               series.merge({ window_start: start, window_end: start, dimensions: { region: `r${n % 40}` },
+                              state: 'final', revision: 1, values: { n }, updated_at: start }, n);
+               ring.push(n);
+             }
+             const most = Math.max(...[...series.groups.values()].map((windows) => windows.size));
+             return [series.groups.size, most, ring.items.length];
+           }"""
+    )
+    assert kept == [24, 33, 120]
