@@ -20,7 +20,9 @@ from headrace.serve import (
 )
 from headrace.serve.access import Tokens
 from headrace.serve.description import ABOUT, describe
+from headrace.serve.exporter import metrics_router
 from headrace.serve.problems import CatchUnexpected, handle_problems
+from headrace.serve.runbooks import runbooks_router
 from headrace.serve.serving import make_serving
 
 ROUTES = (
@@ -53,6 +55,8 @@ def make_app(loaded: LoadedApp, connections: Connections, tokens: Tokens | None 
     handle_problems(app)
     for routes in ROUTES:
         app.include_router(routes.router)
+    app.include_router(metrics_router(serving.view))
+    app.include_router(runbooks_router())
     app.add_middleware(CatchUnexpected)
     describe(app)
     return app

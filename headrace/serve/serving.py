@@ -8,6 +8,7 @@ from fastapi import Request
 
 from headrace.connections import Connections
 from headrace.ops.load import LoadedApp
+from headrace.ops.pipeline import PipelineView
 from headrace.serve.access import Access, Tokens
 from headrace.serve.alerts import Alerts
 from headrace.serve.database import Database
@@ -37,6 +38,7 @@ class Serving:
     ledger: LedgerPages
     audits: Audits
     alerts: Alerts
+    view: PipelineView
     pipeline: PipelineFeed
     hub: Hub
 
@@ -54,7 +56,8 @@ class Serving:
 def make_serving(loaded: LoadedApp, connections: Connections, tokens: Tokens | None) -> Serving:
     database = Database(connections.store_url)
     tables = MetricTables(database, loaded.name)
-    pipeline = PipelineFeed(loaded, connections)
+    view = PipelineView(loaded, connections)
+    pipeline = PipelineFeed(view)
     return Serving(
         loaded,
         connections,
@@ -69,6 +72,7 @@ def make_serving(loaded: LoadedApp, connections: Connections, tokens: Tokens | N
         LedgerPages(loaded, database),
         Audits(loaded, connections),
         Alerts(database, loaded.name),
+        view,
         pipeline,
         Hub(loaded, connections.store_url, database, tables, pipeline),
     )

@@ -22,9 +22,10 @@ from headrace.gate.ledger import Batch, Entry
 from headrace.measures import HLL_LG_K
 from headrace.metrics import Metric
 from headrace.ops.load import LoadedApp, load_app
-from headrace.store.connection import Store
+from headrace.store.connection import Connection, Store
 from headrace.store.ledger import Ledger
 from headrace.store.metric_accounts import MetricAccounts
+from headrace.store.reports import Report, save_report
 from headrace.store.times import to_micros
 from headrace.views.panes import Panes
 from headrace.views.resolve import ResolvedMetric
@@ -47,7 +48,7 @@ class Seed:
     def __init__(self, store_url: str, loaded: LoadedApp | None = None, seed: int = 7) -> None:
         self.loaded = loaded or load_app(TURANMART)
         self._random = random.Random(seed)
-        store = Store(store_url)
+        store = self._store = Store(store_url)
         store.prepare()
         self._resolved = {
             stream: [
@@ -64,6 +65,18 @@ class Seed:
             self._ledgers[stream] = Ledger(store, query, timedelta(days=30), accounts)
         self._ids = dict.fromkeys(self.loaded.contracts, 0)
         self._offsets = {s: [0] * c.partitions for s, c in self.loaded.contracts.items()}
+
+    def report(self) -> None:
+        """As if an engine ran right now."""
+        now = datetime.now(UTC)
+
+        def write(connection: Connection) -> None:
+            for stream in self.loaded.contracts:
+                query, names = query_name(self.loaded.name, stream), self.loaded.metrics_of(stream)
+                report = Report(query, now, now)
+                save_report(connection, report, self.loaded.name, [metric.name for metric in names])
+
+        self._store.transact(write)
 
     def fill(self, minutes: int, until: datetime, *, per_batch: int = 40) -> None:
         """A batch for each minute of event time, the last one at `until`."""

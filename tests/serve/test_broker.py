@@ -51,6 +51,7 @@ SECRETS = (
 class Desk:
     open: str
     closed: str
+    seed: Seed
 
     def get(self, path: str, token: str = "", **parameters: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -79,7 +80,7 @@ def desk(
         running_server(loaded, connections) as is_open,
         running_server(loaded, connections, tokens) as is_closed,
     ):
-        yield Desk(is_open, is_closed)
+        yield Desk(is_open, is_closed, seed)
 
 
 def pages(desk: Desk, path: str, **parameters: Any) -> list[dict[str, Any]]:
@@ -223,4 +224,5 @@ def test_the_pipeline_is_followed(desk: Desk) -> None:
 
 @pytest.mark.parametrize("path", [path for path in paths() if path.startswith(BROKER)])
 def test_no_request_makes_the_server_fail(desk: Desk, path: str) -> None:
+    desk.seed.report()
     ask_everything(schemathesis.openapi.from_url(f"{desk.open}/openapi.json"), path, 15)

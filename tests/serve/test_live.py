@@ -283,18 +283,12 @@ def test_after_a_restart_of_the_store_changes_arrive_again(tmp_path: Path) -> No
 
 def test_alerts_are_followed_too(stage: Stage) -> None:
     with psycopg.connect(stage.url, autocommit=True) as connection:
-        connection.execute(
-            "CREATE TABLE IF NOT EXISTS headrace.alerts (id text PRIMARY KEY, app text, alert text,"
-            ' metric text, severity text, state text, "grouping" text, dimensions jsonb,'
-            ' window_start timestamptz, window_end timestamptz, "values" jsonb, message text, runbook text,'
-            " opened_at timestamptz, updated_at timestamptz, resolved_at timestamptz)"
-        )
         with following(stage.address, topics="alerts") as follower:
             follower.next()
             connection.execute(
-                "INSERT INTO headrace.alerts VALUES ('a1', 'turanmart', 'low', %s, 'page', 'open', 'region',"
-                " '{\"region\": \"almaty\"}', now(), now(), '{\"conversion_rate\": 0.5}', 'low', '', now(),"
-                " now(), NULL)",
+                "INSERT INTO headrace.alerts VALUES ('a1', 'turanmart', 'low', %s, 'page', 'open', '', 'region',"
+                " '{\"region\": \"almaty\"}', now(), now(), 1, '{\"conversion_rate\": 0.5}', 'low', '', 1,"
+                " now(), now(), NULL)",
                 (METRIC,),
             )
             connection.execute("""SELECT pg_notify('headrace', '{"query": "turanmart.clickstream"}')""")
