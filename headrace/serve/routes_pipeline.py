@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.responses import Response
 
 from headrace.errors import ServiceError
@@ -16,6 +16,8 @@ from headrace.serve.answers import answer
 from headrace.serve.parameters import only_declared
 from headrace.serve.routes_metrics import Served
 from headrace.serve.serving import Serving
+
+Probe = Annotated[bool, Query(description="`false` answers 200 whatever the status is, to show it.")]
 
 router = APIRouter(prefix="/api/v1", tags=["pipeline"])
 
@@ -39,7 +41,7 @@ async def pipeline(request: Request, _caller: Asking, serving: Served) -> Respon
     response_model=models.Health,
     responses={503: {"model": models.Health, "description": "Down."}, 422: models.problems()[422]},
 )
-async def health(request: Request, serving: Served) -> Response:
+async def health(request: Request, serving: Served, probe: Probe = True) -> Response:
     """Asks for no token, so that probes can use it. 503 if the status is `down`."""
     try:
         pipeline = health_of(await serving.pipeline.now())["checks"]
@@ -49,7 +51,7 @@ async def health(request: Request, serving: Served) -> Response:
     states = {check["status"] for check in checks}
     status = next((s for s in ("down", "degraded") if s in states), "ok")
     body = {"status": status, "checks": checks, "at": datetime.now(UTC)}
-    return answer(request, body, 503 if status == "down" else 200)
+    return answer(request, body, 503 if probe and status == "down" else 200)
 
 
 def _check(name: str, status: str, detail: str) -> dict[str, Any]:

@@ -126,12 +126,6 @@ def reject(connections: Connections, loaded: LoadedApp) -> None:
 def raise_alert(store_url: str) -> None:
     with psycopg.connect(store_url) as connection:
         connection.execute(
-            "CREATE TABLE IF NOT EXISTS headrace.alerts (id text PRIMARY KEY, app text, alert text,"
-            ' metric text, severity text, state text, resolution text, "grouping" text, dimensions jsonb,'
-            ' window_start timestamptz, window_end timestamptz, windows int, "values" jsonb, message text,'
-            " runbook text, seq int, opened_at timestamptz, updated_at timestamptz, resolved_at timestamptz)"
-        )
-        connection.execute(
             'INSERT INTO headrace.alerts (id, app, alert, metric, severity, state, resolution, "grouping",'
             ' dimensions, window_start, window_end, windows, "values", message, runbook, seq, opened_at,'
             " updated_at) VALUES ('a1', 'turanmart', 'low_conversion', 'conversion_1m', 'critical', 'open',"

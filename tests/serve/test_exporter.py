@@ -43,16 +43,11 @@ def books(services: Services, tmp_path_factory: pytest.TempPathFactory) -> Itera
     books.send(0, 150)
     books.write(0, (80, 10, 5, 5), reasons={"missing": 9, "future": 2}, oldest=timedelta(seconds=1.2))
     books.execute("INSERT INTO headrace.metric_ledger VALUES (%s, 0, 'sold', 80, 77, 0, 3)", (books.query,))
-    books.execute("DROP TABLE IF EXISTS headrace.alerts CASCADE")  # of a database of our own
     books.execute(
-        "CREATE TABLE headrace.alerts (id text PRIMARY KEY, app text, alert text, metric text,"
-        ' severity text, state text, "grouping" text, dimensions jsonb, window_start timestamptz,'
-        " window_end timestamptz, values jsonb, message text, runbook text, opened_at timestamptz,"
-        " updated_at timestamptz, resolved_at timestamptz)"
-    )
-    books.execute(
-        "INSERT INTO headrace.alerts (id, app, alert, severity, state)"
-        " VALUES ('exported-1', 'exported', 'few_sales', 'critical', 'open')"
+        'INSERT INTO headrace.alerts (id, app, alert, metric, severity, state, resolution, "grouping",'
+        ' dimensions, window_start, window_end, windows, "values", message, runbook, seq, opened_at,'
+        " updated_at) VALUES ('exported-1', 'exported', 'few_sales', 'sold', 'critical', 'open', '', 'all',"
+        " '{}', now(), now(), 1, '{}', '', '', 1, now(), now())"
     )
 
     def told(report: Report) -> None:

@@ -282,17 +282,19 @@ def test_after_a_restart_of_the_store_changes_arrive_again(tmp_path: Path) -> No
 
 
 def test_alerts_are_followed_too(stage: Stage) -> None:
-    with psycopg.connect(stage.url, autocommit=True) as connection:
-        with following(stage.address, topics="alerts") as follower:
-            follower.next()
-            connection.execute(
-                "INSERT INTO headrace.alerts VALUES ('a1', 'turanmart', 'low', %s, 'page', 'open', '', 'region',"
-                " '{\"region\": \"almaty\"}', now(), now(), 1, '{\"conversion_rate\": 0.5}', 'low', '', 1,"
-                " now(), now(), NULL)",
-                (METRIC,),
-            )
-            connection.execute("""SELECT pg_notify('headrace', '{"query": "turanmart.clickstream"}')""")
-            event = follower.next()
+    with (
+        psycopg.connect(stage.url, autocommit=True) as connection,
+        following(stage.address, topics="alerts") as follower,
+    ):
+        follower.next()
+        connection.execute(
+            "INSERT INTO headrace.alerts VALUES ('a1', 'turanmart', 'low', %s, 'page', 'open', '',"
+            " 'region', '{\"region\": \"almaty\"}', now(), now(), 1, '{\"conversion_rate\": 0.5}',"
+            " 'low', '', 1, now(), now(), NULL)",
+            (METRIC,),
+        )
+        connection.execute("""SELECT pg_notify('headrace', '{"query": "turanmart.clickstream"}')""")
+        event = follower.next()
     assert (event.name, event.data["id"], event.data["values"]) == ("alert", "a1", {"conversion_rate": 0.5})
     listed = httpx.get(f"{stage.address}/api/v1/alerts", params={"state": "open"}).json()
     assert listed["items"] == [event.data]

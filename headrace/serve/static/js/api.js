@@ -47,8 +47,7 @@ export async function get(path, parameters) {
     );
   }
   const body = await answer.json().catch(() => null);
-  // Health answers 503 with a body that is worth reading.
-  if (!answer.ok && !(path === "health" && body?.checks)) {
+  if (!answer.ok) {
     throw new Problem(answer.status, body?.detail || body?.title || `the server answered ${answer.status}`);
   }
   return body;

@@ -185,7 +185,7 @@ class Page {
 
   async loadHealth() {
     try {
-      this.health = await get("health");
+      this.health = await get("health", { probe: false });
       this.healthProblem = null;
       setServerTime(this.health.at);
     } catch (problem) {
