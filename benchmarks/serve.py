@@ -52,6 +52,7 @@ class Seen:
     rows: int = 0
     dropped: int = 0
     memory: list[tuple[float, int]] = field(default_factory=list)
+    cpu_share: float = 0.0  # of one core, by the server
 
 
 def main() -> None:
@@ -183,10 +184,11 @@ async def _one(client: httpx.AsyncClient, path: str, seen: Seen) -> None:
 
 
 async def watch(process: psutil.Process, end: float, seen: Seen) -> None:
-    begin = time.monotonic()
+    begin, used = time.monotonic(), sum(process.cpu_times()[:2])
     while time.monotonic() < end:
         seen.memory.append((time.monotonic() - begin, process.memory_info().rss))
         await asyncio.sleep(1.0)
+    seen.cpu_share = (sum(process.cpu_times()[:2]) - used) / (time.monotonic() - begin)
 
 
 def summary(seen: Seen) -> dict[str, object]:
@@ -200,6 +202,7 @@ def summary(seen: Seen) -> dict[str, object]:
         "p50_ms": _rank(every, 50) * 1000,
         "p99_ms": _rank(every, 99) * 1000,
         "p99_ms_by_path": {path: _rank(s, 99) * 1000 for path, s in seen.answers.items()},
+        "server_cpu_share": seen.cpu_share,
         "live_rows": seen.rows,
         "live_dropped": seen.dropped,
         "live_p50_ms_after_commit": _rank(seen.arrivals, 50) * 1000,
@@ -220,7 +223,7 @@ def shown(report: dict[str, object]) -> str:
         if isinstance(value, dict):
             lines += [f"  {path}: {ms:.1f} ms" for path, ms in value.items()]
         else:
-            lines.append(f"{name}: {value:.1f}" if isinstance(value, float) else f"{name}: {value}")
+            lines.append(f"{name}: {value:.2f}" if isinstance(value, float) else f"{name}: {value}")
     return "\n".join(lines)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -96,7 +97,7 @@ class Client:
                 yield self.reset("too slow: events were left out")
                 return
             if self._parcels:
-                for chunk in _in_chunks(self._taken()):
+                for chunk in _in_chunks(self.text(self._taken())):
                     yield chunk
             elif self._pipeline is not None:
                 event, self._pipeline = self._pipeline, None
@@ -108,23 +109,29 @@ class Client:
                 self._awake.clear()
                 await _set_within(self._awake, ping_at - time.monotonic())
 
-    def text(self, parcel: Parcel) -> bytes:
-        """Nothing, if a later state was sent already: a row must not seem to go back."""
-        if parcel.position.at <= self.positions[parcel.feed].at:
-            return b""
-        self.positions[parcel.feed] = parcel.position
-        return b"".join((parcel.events, b"id: ", self.cursor().encode(), b"\n", parcel.last))
+    def text(self, parcels: Iterable[Parcel]) -> bytes:
+        """The events of parcels, with one id at the end.
 
-    def _taken(self) -> bytes:
-        """A few parcels at once: a write costs more than what is in it."""
-        texts: list[bytes] = []
+        What is older than something that was sent already is left out: a row must not seem to go back.
+        """
+        parts: list[bytes] = []
+        for parcel in parcels:
+            if parcel.position.at > self.positions[parcel.feed].at:
+                self.positions[parcel.feed] = parcel.position
+                parts += [parcel.events, parcel.last]
+        if parts:
+            parts.insert(-1, f"id: {self.cursor()}\n".encode())
+        return b"".join(parts)
+
+    def _taken(self) -> list[Parcel]:
+        """A few at once: a write costs more than what is in it."""
+        taken: list[Parcel] = []
         size = 0
         while self._parcels and size < CHUNK_BYTES:
-            parcel = self._parcels.popleft()
-            self._bytes -= parcel.size
-            texts.append(self.text(parcel))
-            size += len(texts[-1])
-        return b"".join(texts)
+            taken.append(self._parcels.popleft())
+            size += taken[-1].size
+        self._bytes -= size
+        return taken
 
     def ready(self) -> bytes:
         return f"retry: 1000\nid: {self.cursor()}\n".encode() + event_of("ready", {"at": datetime.now(UTC)})
@@ -143,7 +150,6 @@ def _in_chunks(text: bytes) -> Iterator[bytes]:
 
 
 async def _set_within(event: asyncio.Event, seconds: float) -> None:
-    try:
-        await asyncio.wait_for(event.wait(), max(0.0, seconds))
-    except TimeoutError:
-        return
+    with suppress(TimeoutError):
+        async with asyncio.timeout(max(0.0, seconds)):
+            await event.wait()

@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 CLIENTS = 500
 CATCHING_UP = 4
+AT_ONCE, BREATH_SECONDS = 8, 0.002
 PIPELINE_SECONDS = 1.0
 QUIET_SECONDS = 5.0  # the lag moves without commits too
 LOST_SECONDS = 20.0  # a connection that is silent for so long is asked whether it lives
@@ -193,9 +194,12 @@ class Hub:
                     client.lose(key, changes.position)
             elif changes.items:
                 parcels.append(parcel_of(key, self.feeds[key].event, changes))
-        for client in self._clients:
+        for number, client in enumerate(list(self._clients)):
             for parcel in parcels:
                 client.push(parcel)
+            # Two hundred writes in a row would keep everybody waiting who asks something else.
+            if number % AT_ONCE == AT_ONCE - 1:
+                await asyncio.sleep(BREATH_SECONDS)
 
     async def _show_pipeline(self) -> None:
         while True:

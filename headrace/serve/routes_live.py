@@ -130,7 +130,7 @@ class EventStream(Response):
             return
         for key, changes in missed.items():
             if changes.items:
-                yield self._client.text(parcel_of(key, self._hub.feeds[key].event, changes))
+                yield self._client.text([parcel_of(key, self._hub.feeds[key].event, changes)])
             else:
                 self._client.positions[key] = changes.position
 
