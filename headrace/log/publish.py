@@ -39,8 +39,16 @@ class Published:
 class Publisher:
     """The sink of one source: its three output topics and its markers."""
 
-    def __init__(self, name: str, contract: Contract, options: dict[str, str], slots: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        contract: Contract,
+        options: dict[str, str],
+        slots: Path,
+        commit_seconds: float = 30.0,
+    ) -> None:
         self.name = name
+        self._commit_seconds = commit_seconds
         self.contract = contract
         self.options = options
         self.slots = slots
@@ -74,6 +82,7 @@ class Publisher:
             markers={task: m for task, m in self._markers.items() if m.batch_id >= batch_id},
             clocks=clocks,
             lateness_us=int(self.contract.lateness.total_seconds() * 1_000_000),
+            commit_seconds=self._commit_seconds,
         )
         source = F.concat_ws(
             "/",

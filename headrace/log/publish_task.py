@@ -27,8 +27,6 @@ from headrace.crash import crash_point
 from headrace.fates import ACCEPTED, LATE, REJECTED, Tally, by_partition, latest
 from headrace.log.slots import Slot
 
-# After this the batch is tried anew; its marker tells whether the commit had come through after all.
-COMMIT_SECONDS = 30.0
 METADATA_BYTES = 4000
 PRODUCER = {
     "enable.idempotence": "true",
@@ -76,6 +74,8 @@ class TaskPlan:
     markers: dict[int, Marker]
     clocks: dict[int, int | None]
     lateness_us: int
+    # After this the batch is tried anew; its marker tells whether the commit had come through after all.
+    commit_seconds: float
 
 
 def run_task(plan: TaskPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -114,7 +114,7 @@ class Sink:
         self.slot = Slot(Path(plan.slots), plan.sink)
         options = {**PRODUCER, **plan.options, "transactional.id": self.slot.transactional_id}
         self.producer = kafka.Producer(options)
-        self.producer.init_transactions(COMMIT_SECONDS)
+        self.producer.init_transactions(plan.commit_seconds)
         self.groups: dict[str, Any] = {}
 
     def begin(self) -> None:
@@ -157,10 +157,11 @@ class Sink:
         place = kafka.TopicPartition(
             plan.topics[ACCEPTED], partition, plan.batch_id + 1, metadata=_to_metadata(tallies)
         )
-        marker = ([place], self._group(plan, group), COMMIT_SECONDS)
-        _within(COMMIT_SECONDS + 5, lambda: self.producer.send_offsets_to_transaction(*marker))
+        seconds = plan.commit_seconds
+        marker = ([place], self._group(plan, group), seconds)
+        _within(seconds + 5, lambda: self.producer.send_offsets_to_transaction(*marker))
         crash_point("before_task_commit")
-        _within(COMMIT_SECONDS + 5, lambda: self.producer.commit_transaction(COMMIT_SECONDS))
+        _within(seconds + 5, lambda: self.producer.commit_transaction(seconds))
         crash_point("after_task_commit")
 
     def _group(self, plan: TaskPlan, group: str) -> Any:

@@ -50,6 +50,7 @@ class GateQuery:
         salt: str,
         trigger_seconds: float = 1.0,
         max_batch: int = 500_000,
+        publish_seconds: float = 30.0,
         metrics: Iterable[Metric] = (),
         alerts: Iterable[Alert] = (),
         keep_alerts: timedelta = KEEP,
@@ -66,7 +67,7 @@ class GateQuery:
         self._checkpoint = f"{checkpoints}/{self.name}"
         self._salt, self._trigger = salt, trigger_seconds
         self._max_batch = source.max_batch or max_batch
-        self._publisher = Publisher(self.name, contract, connections.librdkafka, slots)
+        self._publisher = Publisher(self.name, contract, connections.librdkafka, slots, publish_seconds)
         self.query: StreamingQuery | None = None
 
     @property

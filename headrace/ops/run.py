@@ -96,6 +96,7 @@ class Engine:
                 salt=settings.salt(),
                 trigger_seconds=settings.trigger_seconds,
                 max_batch=settings.max_batch,
+                publish_seconds=settings.publish_seconds,
                 metrics=self.loaded.metrics_of(contract.name),
                 alerts=self.loaded.alerts_of(contract.name),
                 keep_alerts=timedelta(days=settings.alert_keep_days),

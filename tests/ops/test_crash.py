@@ -69,7 +69,7 @@ class Shop:
 
     def start_engine(self, crash: str = "") -> subprocess.Popen[bytes]:
         """`crash` is a step and whom to kill there: `step:driver`, `step:self` or `step:<pid>`."""
-        environment = {**os.environ, "HEADRACE_TRIGGER_SECONDS": "0.2"}
+        environment = {**os.environ, "HEADRACE_TRIGGER_SECONDS": "0.2", "HEADRACE_PUBLISH_SECONDS": "8"}
         prefix = ""
         if crash:
             step, whom = crash.split(":")

@@ -13,6 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
 import psycopg
 import pytest
 from confluent_kafka import Producer
@@ -23,7 +24,7 @@ from headrace.local.services import Services
 from headrace.log.topics import ensure_topics
 from headrace.ops.load import LoadedApp, load_app
 from tests.serve.browser import CHROMIUM, DESK, PHONE, Tab, chromium, opened
-from tests.serve.running import running_server
+from tests.serve.running import running_server, wait_until
 from tests.serve.seed import TURANMART, Seed
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ def shop(services: Services, new_database: Callable[[], str]) -> Iterator[Shop]:
     with ExitStack() as running:
         shop = Shop(seed, connections, running)
         shop.start()
+        wait_for_broker(shop.address)
         yield shop
 
 
@@ -107,6 +109,11 @@ def tab(browser: Browser, shop: Shop) -> Iterator[Tab]:
     with opened(browser, shop.address, viewport=DESK) as tab:
         tab.wait_until_drawn()
         yield tab
+
+
+def wait_for_broker(address: str) -> None:
+    """Topics that were just made have no leader for a moment, and the broker says so."""
+    wait_until(lambda: httpx.get(f"{address}/api/v1/pipeline", timeout=20).status_code == 200, 20)
 
 
 def reject(connections: Connections, loaded: LoadedApp) -> None:
@@ -332,7 +339,10 @@ def test_an_app_without_events_has_a_page_too(
     for contract in loaded.contracts.values():
         ensure_topics(contract, connections.librdkafka)
     Seed(url, loaded)
-    with running_server(loaded, connections) as address, opened(browser, address, viewport=DESK) as tab:
+    with ExitStack() as stack:
+        address = stack.enter_context(running_server(loaded, connections))
+        wait_for_broker(address)
+        tab = stack.enter_context(opened(browser, address, viewport=DESK))
         tab.wait_until_drawn()
         assert tab.texts("#business-panels [data-view=empty] .headline").count("No window yet") == 6
         assert "Nothing received yet" in tab.text("#flow")
@@ -359,8 +369,9 @@ def test_one_towering_value_does_not_flatten_the_others(tab: Tab) -> None:
     tops = tab.page.evaluate(
         """async () => {
              const { scaleTop } = await import('/static/js/model.js');
-             const crowds = [[2, 2, 3, 2, 2, 3, 2, 3, 2, 40], [2, 40], [0, 0, 0, 0, 0, 0, 0, 0, 0, 5], []];
-             return crowds.map(scaleTop);
+             const few = [2, 40];
+             const rare = [0, 0, 0, 0, 0, 0, 0, 0, 0, 5];
+             return [[2, 2, 3, 2, 2, 3, 2, 3, 2, 40], few, rare, []].map(scaleTop);
            }"""
     )
     assert tops == [9, 40, 5, 0]
