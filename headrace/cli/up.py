@@ -57,18 +57,19 @@ def run_app(services: Services) -> NoReturn:
     serve = ServeProcess(services.state, app, settings.serve_host, settings.serve_port)
     try:
         if app.exists():
-            # First: it shows what there is, whether or not the engine is ready.
+            engine.begin()
+            parts.append(engine)
+            # It shows what there is, whether or not the engine is ready.
             serve.start()
             services.tell_of(serve)
             parts.append(serve)
         _show(services.folder)
         print("Ctrl-C stops everything; the data stays in .headrace", flush=True)
         if app.exists():
-            engine.start()
-            parts.append(engine)
-            print(f"the app {settings.app} runs; its log is {engine.log}", flush=True)
             asks = "a token is asked for" if settings.serve_tokens else "no token is asked for"
             print(f"dashboard: {serve.url} ({asks})", flush=True)
+            engine.wait()
+            print(f"the app {settings.app} runs; its log is {engine.log}", flush=True)
         else:
             print(f"no app at {app}: only the services run", flush=True)
         while True:

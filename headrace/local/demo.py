@@ -59,11 +59,11 @@ def run_demo(
         engine = EngineProcess(services.state, app)
         serve = ServeProcess(services.state, app, port=settings.serve_port)
         try:
+            # Spark takes the longest to start: the dashboard and the traffic do not wait for it.
+            engine.begin()
             show("starting the dashboard", [])
             serve.start()
             announce(serve.url)
-            show("starting Spark", [])
-            engine.start()
             _watch(loaded, connections, engine, app, folder, options, show)
             engine.stop()
             show("checking every event", [])
@@ -86,7 +86,7 @@ def _watch(
     traffic = _start_traffic(app, folder, options)
     try:
         while traffic.poll() is None:
-            show("traffic", snapshots.take())
+            show(_doing(engine), snapshots.take())
             _check(engine)
             time.sleep(0.5)
         if traffic.returncode:
@@ -100,6 +100,10 @@ def _watch(
         _drain(snapshots, engine, show)
     finally:
         snapshots.close()
+
+
+def _doing(engine: EngineProcess) -> str:
+    return "traffic" if engine.is_healthy() else "Spark is starting; what comes in waits in Kafka"
 
 
 def _drain(snapshots: Snapshots, engine: EngineProcess, show: Show) -> None:

@@ -70,20 +70,27 @@ class Service(ABC):
         """Start and wait until healthy; on failure nothing is left running."""
         if self.is_running():
             return
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        if self.log.exists() and self.log.stat().st_size > LOG_BYTES:
-            self.log.replace(self.log.with_name(f"{self.log.name}.1"))
-        self.port = choose_port(
-            self.name, self.fixed_port, self.port or kept_ports(self._ports_file).get(self.name, 0)
-        )
-        command = self.prepare()
-        self.spawn(command)
+        self.begin()
+        self.wait()
+
+    def wait(self) -> None:
+        """Until healthy, after `begin`; on failure nothing is left running."""
         try:
             self._wait_healthy()
         except BaseException:
             self.kill()
             raise
         self.since = datetime.now(UTC)
+
+    def begin(self) -> None:
+        """Start without waiting."""
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        if self.log.exists() and self.log.stat().st_size > LOG_BYTES:
+            self.log.replace(self.log.with_name(f"{self.log.name}.1"))
+        self.port = choose_port(
+            self.name, self.fixed_port, self.port or kept_ports(self._ports_file).get(self.name, 0)
+        )
+        self.spawn(self.prepare())
 
     def stop(self) -> None:
         """Stop cleanly; the keeper kills the service if it does not end within its deadline."""

@@ -16,10 +16,10 @@ FAILURES = (
     *("suspected_fraud", "bank_unavailable", "cancelled_by_customer"),
 )
 _PAYMENTS = (
-    (88, ("payment_authorized",)),
-    (4, ("payment_authorized", "payment_refunded")),
-    (5, ("payment_failed", "payment_authorized")),
-    (3, ("payment_failed", "payment_failed", "payment_failed")),
+    (190, ("payment_authorized",)),
+    (8, ("payment_authorized", "payment_refunded")),
+    (3, ("payment_failed", "payment_authorized")),
+    (1, ("payment_failed", "payment_failed", "payment_failed")),
 )
 _LIVES = (
     (78, ("order_created", "order_paid", "order_packed", "order_shipped", "order_delivered")),
