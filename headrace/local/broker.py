@@ -114,7 +114,7 @@ class Broker(Service):
         return [
             str(find_java().program),
             *options,
-            *("-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-Djava.awt.headless=true", "-Xshare:auto"),
+            *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.awt.headless=true", "-Xshare:auto"),
             f"-Dlog4j2.configurationFile={self.data / 'log4j2.xml'}",
             *("-cp", broker_classpath()),
         ]

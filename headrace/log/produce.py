@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from headrace.errors import ServiceError, UsageError
 from headrace.log.record import Record
 
-SLICE = 0.005  # seconds; records of a slice go out together
+SLICE = 0.02  # seconds; records of a slice go out together
 _TICK = 0.25  # seconds between two reports of progress
 _NEW_TOPIC = 3.0  # seconds
 _OPTIONS: dict[str, object] = {
@@ -20,7 +20,7 @@ _OPTIONS: dict[str, object] = {
     "acks": "all",
     "partitioner": "murmur2_random",  # as in Java: every client agrees on the partition of a key
     "compression.type": "lz4",
-    "linger.ms": 5,
+    "linger.ms": 20,
     "batch.num.messages": 20_000,
     "queue.buffering.max.messages": 200_000,
     "delivery.timeout.ms": 30_000,

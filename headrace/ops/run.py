@@ -6,6 +6,7 @@ import logging
 import re
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from headrace.connections import Connections
@@ -101,9 +103,12 @@ class Engine:
                 alerts=self.loaded.alerts_of(contract.name),
                 keep_alerts=timedelta(days=settings.alert_keep_days),
             )
-            supervised = Supervised(gate, QueryReporter(reports, self.loaded.name, gate))
-            self._supervised.append(supervised)
-            self._start(supervised)
+            self._supervised.append(Supervised(gate, QueryReporter(reports, self.loaded.name, gate)))
+        # Planning a query keeps one core busy for seconds: the queries start side by side. What calls back
+        # into Python is shared by them, and would be made by each if it were not there.
+        ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+        with ThreadPoolExecutor(len(self._supervised)) as pool:
+            list(pool.map(self._start, self._supervised))
 
     def wait_warm(self, stopping: Callable[[], bool], seconds: float = WARM_SECONDS) -> None:
         """Wait for the first batch of every query: until then Spark compiles more than it computes."""
