@@ -42,11 +42,7 @@ class App:
         """Set the choices for one stream; a stream without a declaration has the defaults."""
         where = _callers_line()
         if name in self.sources:
-            raise AppError(
-                f"source '{name}' is declared twice",
-                where=where,
-                hint=f"the first declaration is at {self.sources[name].where}",
-            )
+            raise _twice("source", name, where, self.sources[name].where)
         if max_batch is not None and max_batch < 1:
             raise AppError(f"max_batch must be at least 1, not {max_batch}", where=where)
         source = Source(name, publish, max_batch, where)
@@ -71,11 +67,7 @@ class App:
         """Declare a windowed number of a stream; its name is its table."""
         line = _callers_line()
         if name in self.metrics:
-            raise AppError(
-                f"metric '{name}' is declared twice",
-                where=line,
-                hint=f"the first declaration is at {self.metrics[name].declared_at}",
-            )
+            raise _twice("metric", name, line, self.metrics[name].declared_at)
         metric = make_metric(
             *(name, of, window, by, measures, where, derived or {}),
             *(preliminary_after, final_after, retain, limit, line),
@@ -101,11 +93,7 @@ class App:
         """Declare a threshold on a metric; `by` is the grouping whose rows it looks at."""
         line = _callers_line()
         if name in self.alerts:
-            raise AppError(
-                f"alert '{name}' is declared twice",
-                where=line,
-                hint=f"the first declaration is at {self.alerts[name].declared_at}",
-            )
+            raise _twice("alert", name, line, self.alerts[name].declared_at)
         alert = make_alert(
             *(name, on, when, by, windows, state, severity),
             *(topic, message, runbook, webhook, line),
@@ -130,11 +118,7 @@ class App:
         """
         line = _callers_line()
         if title in self.panels:
-            raise AppError(
-                f"panel '{title}' is declared twice",
-                where=line,
-                hint=f"the first declaration is at {self.panels[title].declared_at}",
-            )
+            raise _twice("panel", title, line, self.panels[title].declared_at)
         panel = make_panel(title, metric, value, by, unit, note, shared_scale, line)
         self.panels[title] = panel
         return panel
@@ -146,3 +130,9 @@ class App:
 def _callers_line() -> str:
     frame = inspect.stack()[2]
     return f"{frame.filename}:{frame.lineno}"
+
+
+def _twice(what: str, name: str, here: str, before: str) -> AppError:
+    return AppError(
+        f"{what} '{name}' is declared twice", where=here, hint=f"the first declaration is at {before}"
+    )
