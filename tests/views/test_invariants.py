@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from headrace import sliding, tumbling
@@ -20,6 +20,7 @@ few_examples = settings(
     deadline=None,
     database=None,
     derandomize=True,
+    phases=[Phase.explicit, Phase.generate],  # making an example smaller would take minutes
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 cells = st.builds(
