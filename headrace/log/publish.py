@@ -63,7 +63,9 @@ class Publisher:
         """
         self._run = run
         for transactional_id in used_ids(self.slots, self.name):
-            _fence(self.options, transactional_id)
+            group, _ = marker_place(self.name, self.contract.partitions, 0)
+            outputs, partitions = self.contract.topics.outputs, self.contract.partitions
+            _take_over(self.options, transactional_id, outputs, partitions, group)
         self._markers = None
 
     def publish(self, rows: DataFrame, batch_id: int, clocks: dict[int, int | None]) -> Published:
@@ -127,10 +129,28 @@ def _tasks(rows: DataFrame) -> int:
     return int(rows._jdf.queryExecution().toRdd().getNumPartitions())
 
 
-def _fence(options: dict[str, str], transactional_id: str) -> None:
+def _take_over(
+    options: dict[str, str], transactional_id: str, topics: tuple[str, ...], partitions: int, group: str
+) -> None:
+    """Fence the earlier producer, and abort whatever of it is still open in any of our partitions.
+
+    A broker that dies between the two steps of a commit, and comes back before it knows its partitions, calls
+    the transaction complete without having told them. There it stays open, and would be committed or aborted
+    with the next one of this producer: so one is aborted here, before anything is read or published.
+    """
     producer = kafka.Producer({**options, "transactional.id": transactional_id})
     try:
         producer.init_transactions(WAIT_SECONDS)
+        producer.begin_transaction()
+        for topic in topics:
+            for partition in range(partitions):
+                producer.produce(topic, b"", partition=partition)
+        producer.flush(WAIT_SECONDS)
+        reader = kafka.Consumer({**options, "group.id": group})
+        place = kafka.TopicPartition(topics[0], 0, 0)
+        producer.send_offsets_to_transaction([place], reader.consumer_group_metadata(), WAIT_SECONDS)
+        reader.close()
+        producer.abort_transaction(WAIT_SECONDS)
     except kafka.KafkaException as error:
         raise ServiceError(
             f"cannot take over the transactional id {transactional_id}: {error}",

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from headrace.crash import crash_point
+from headrace.errors import ServiceError
 from headrace.fates import ACCEPTED, LATE, REJECTED, Tally, by_partition, latest
 from headrace.log.slots import Slot
 
@@ -116,6 +117,7 @@ class Sink:
         self.producer = kafka.Producer(options)
         self.producer.init_transactions(plan.commit_seconds)
         self.groups: dict[str, Any] = {}
+        self.readers: dict[str, kafka.Consumer] = {}
 
     def begin(self) -> None:
         self.producer.begin_transaction()
@@ -162,7 +164,21 @@ class Sink:
         _within(seconds + 5, lambda: self.producer.send_offsets_to_transaction(*marker))
         crash_point("before_task_commit")
         _within(seconds + 5, lambda: self.producer.commit_transaction(seconds))
+        _within(seconds + 5, lambda: self._see_marker(plan, group, place))
         crash_point("after_task_commit")
+
+    def _see_marker(self, plan: TaskPlan, group: str, place: kafka.TopicPartition) -> None:
+        """Wait until the commit can be read: until then a crash of the broker may still undo it."""
+        if group not in self.readers:
+            options = {**plan.options, "group.id": group, "isolation.level": "read_committed"}
+            self.readers[group] = kafka.Consumer(options)
+        wanted = kafka.TopicPartition(place.topic, place.partition)
+        [found] = self.readers[group].committed([wanted], timeout=plan.commit_seconds)
+        if found.offset != place.offset:
+            raise ServiceError(
+                f"Kafka has acknowledged batch {plan.batch_id} of {plan.sink} and does not have it",
+                hint="nothing is lost: the batch runs again",
+            )
 
     def _group(self, plan: TaskPlan, group: str) -> Any:
         if group not in self.groups:

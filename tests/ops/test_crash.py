@@ -131,7 +131,7 @@ class Shop:
             connections_of(self.services),
             recount=True,
         )
-        assert report.clean, report
+        assert report.clean, report.findings
         assert report.fates.received == received
         found = self.coordinates()
         assert set(found.values()) == {1}

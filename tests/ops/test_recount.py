@@ -128,7 +128,7 @@ def test_between_partitions_either_copy_may_be_kept(fates: tuple[int | None, int
 
 
 def test_within_the_horizon_only_one_copy_may_be_kept() -> None:
-    lines: list[Line] = [(0, event(), 0, ACCEPTED), (1, event(), 59, ACCEPTED)]
+    lines: list[Line] = [(0, event(), 0, ACCEPTED), (1, event(), 9, ACCEPTED)]
     assert recounted(lines)[0] == {"kept_twice": [(1, 0)]}
 
 
