@@ -7,8 +7,7 @@ earlier process can still be committed.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -16,9 +15,17 @@ import confluent_kafka as kafka
 
 from headrace.crash import crash_point
 from headrace.errors import ServiceError
-from headrace.log.markers import committed
+from headrace.log.markers import (
+    committed,
+    confirm,
+    group_metadata,
+    marker_reader,
+    take_over,
+    within,
+)
 
 COMMIT_SECONDS = 30.0
+LIMIT = COMMIT_SECONDS + 5
 PRODUCER = {
     "enable.idempotence": "true",
     "acks": "all",
@@ -50,7 +57,7 @@ class OutboxTopic:
         self.close()
         # Nothing hangs on for good: a producer that does not answer is left behind and fenced by the next.
         producer = kafka.Producer({**PRODUCER, **self._options, "transactional.id": self._transactional_id})
-        _within(lambda: producer.init_transactions(COMMIT_SECONDS))
+        take_over(producer, self._options, [self.topic], [self._group], COMMIT_SECONDS)
         marker = committed(self._options, self._group, kafka.TopicPartition(self.topic, 0))
         self._producer = producer
         return marker.offset - 1 if marker.offset >= 0 and marker.metadata == self._epoch else 0
@@ -65,10 +72,11 @@ class OutboxTopic:
             for record in records:
                 producer.produce(self.topic, record.value, record.key, headers=list(record.headers))
             place = kafka.TopicPartition(self.topic, 0, records[-1].position + 1, metadata=self._epoch)
-            group = self._group_metadata()
-            _within(lambda: producer.send_offsets_to_transaction([place], group, COMMIT_SECONDS))
+            marker = ([place], group_metadata(self._options, self._group), COMMIT_SECONDS)
+            within(LIMIT, lambda: producer.send_offsets_to_transaction(*marker))
             crash_point("before_alert_commit")
-            _within(lambda: producer.commit_transaction(COMMIT_SECONDS))
+            within(LIMIT, lambda: producer.commit_transaction(COMMIT_SECONDS))
+            self._confirm(place)
             crash_point("after_alert_commit")
         except BaseException:
             self.close()
@@ -78,30 +86,11 @@ class OutboxTopic:
         producer, self._producer = self._producer, None
         if producer is not None:
             with suppress(kafka.KafkaException, ServiceError):
-                _within(lambda: producer.abort_transaction(5.0))
+                within(LIMIT, lambda: producer.abort_transaction(5.0))
 
-    def _group_metadata(self) -> object:
-        consumer = kafka.Consumer({**self._options, "group.id": self._group})
+    def _confirm(self, place: kafka.TopicPartition) -> None:
+        reader = marker_reader(self._options, self._group)
         try:
-            return consumer.consumer_group_metadata()
+            within(LIMIT, lambda: confirm(reader, place, COMMIT_SECONDS))
         finally:
-            consumer.close()
-
-
-def _within(call: Callable[[], None], seconds: float = COMMIT_SECONDS + 5) -> None:
-    """Make a call that librdkafka may never return from when the broker dies in the middle of it."""
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            call()
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    if thread.is_alive():
-        raise ServiceError(f"Kafka has not answered for {seconds:.0f} s")
-    if failed:
-        raise failed[0]
+            reader.close()

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from headrace.contracts.model import Contract
 from headrace.errors import ServiceError
 from headrace.fates import Tally
-from headrace.log.markers import WAIT_SECONDS, committed
+from headrace.log.markers import committed, take_over
 from headrace.log.publish_task import Marker, TaskPlan, marker_place, run_task
 from headrace.log.slots import used_ids
 
@@ -55,17 +55,23 @@ class Publisher:
         self._run = 0
         self._markers: dict[int, Marker] | None = None
 
-    def recover(self, run: int) -> None:
+    def recover(self, run: int, tasks: int) -> None:
         """End the transactions that a crash left open; what had been published is read with the first batch.
 
         In that order: fencing makes sure that no earlier process can commit any more, and an open
         transaction would make the read wait.
         """
         self._run = run
+        groups = {marker_place(self.name, self.contract.partitions, task)[0] for task in range(tasks)}
         for transactional_id in used_ids(self.slots, self.name):
-            group, _ = marker_place(self.name, self.contract.partitions, 0)
-            outputs, partitions = self.contract.topics.outputs, self.contract.partitions
-            _take_over(self.options, transactional_id, outputs, partitions, group)
+            producer = kafka.Producer({**self.options, "transactional.id": transactional_id})
+            try:
+                take_over(producer, self.options, self.contract.topics.outputs, sorted(groups))
+            except kafka.KafkaException as error:
+                raise ServiceError(
+                    f"cannot take over the transactional id {transactional_id}: {error}",
+                    hint="is the broker up? headrace status tells",
+                ) from error
         self._markers = None
 
     def publish(self, rows: DataFrame, batch_id: int, clocks: dict[int, int | None]) -> Published:
@@ -127,35 +133,6 @@ def limit_arrow_rows(rows: DataFrame, longest: int) -> None:
 def _tasks(rows: DataFrame) -> int:
     """How many tasks the rows make: the checkpoint decides it, not the session."""
     return int(rows._jdf.queryExecution().toRdd().getNumPartitions())
-
-
-def _take_over(
-    options: dict[str, str], transactional_id: str, topics: tuple[str, ...], partitions: int, group: str
-) -> None:
-    """Fence the earlier producer, and abort whatever of it is still open in any of our partitions.
-
-    A broker that dies between the two steps of a commit, and comes back before it knows its partitions, calls
-    the transaction complete without having told them. There it stays open, and would be committed or aborted
-    with the next one of this producer: so one is aborted here, before anything is read or published.
-    """
-    producer = kafka.Producer({**options, "transactional.id": transactional_id})
-    try:
-        producer.init_transactions(WAIT_SECONDS)
-        producer.begin_transaction()
-        for topic in topics:
-            for partition in range(partitions):
-                producer.produce(topic, b"", partition=partition)
-        producer.flush(WAIT_SECONDS)
-        reader = kafka.Consumer({**options, "group.id": group})
-        place = kafka.TopicPartition(topics[0], 0, 0)
-        producer.send_offsets_to_transaction([place], reader.consumer_group_metadata(), WAIT_SECONDS)
-        reader.close()
-        producer.abort_transaction(WAIT_SECONDS)
-    except kafka.KafkaException as error:
-        raise ServiceError(
-            f"cannot take over the transactional id {transactional_id}: {error}",
-            hint="is the broker up? headrace status tells",
-        ) from error
 
 
 def _tally(row: Any) -> Tally:

@@ -10,7 +10,6 @@ import json
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -24,8 +23,8 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from headrace.crash import crash_point
-from headrace.errors import ServiceError
 from headrace.fates import ACCEPTED, LATE, REJECTED, Tally, by_partition, latest
+from headrace.log.markers import NoAnswer, confirm, group_metadata, marker_reader, within
 from headrace.log.slots import Slot
 
 METADATA_BYTES = 4000
@@ -161,30 +160,16 @@ class Sink:
         )
         seconds = plan.commit_seconds
         marker = ([place], self._group(plan, group), seconds)
-        _within(seconds + 5, lambda: self.producer.send_offsets_to_transaction(*marker))
+        _or_end(seconds + 5, lambda: self.producer.send_offsets_to_transaction(*marker))
         crash_point("before_task_commit")
-        _within(seconds + 5, lambda: self.producer.commit_transaction(seconds))
-        _within(seconds + 5, lambda: self._see_marker(plan, group, place))
+        _or_end(seconds + 5, lambda: self.producer.commit_transaction(seconds))
+        _or_end(seconds + 5, lambda: confirm(self.readers[group], place, seconds))
         crash_point("after_task_commit")
-
-    def _see_marker(self, plan: TaskPlan, group: str, place: kafka.TopicPartition) -> None:
-        """Wait until the commit can be read: until then a crash of the broker may still undo it."""
-        if group not in self.readers:
-            options = {**plan.options, "group.id": group, "isolation.level": "read_committed"}
-            self.readers[group] = kafka.Consumer(options)
-        wanted = kafka.TopicPartition(place.topic, place.partition)
-        [found] = self.readers[group].committed([wanted], timeout=plan.commit_seconds)
-        if found.offset != place.offset:
-            raise ServiceError(
-                f"Kafka has acknowledged batch {plan.batch_id} of {plan.sink} and does not have it",
-                hint="nothing is lost: the batch runs again",
-            )
 
     def _group(self, plan: TaskPlan, group: str) -> Any:
         if group not in self.groups:
-            consumer = kafka.Consumer({**plan.options, "group.id": group})
-            self.groups[group] = consumer.consumer_group_metadata()
-            consumer.close()
+            self.groups[group] = group_metadata(plan.options, group)
+            self.readers[group] = marker_reader(plan.options, group)
         return self.groups[group]
 
     def discard(self) -> None:
@@ -192,24 +177,19 @@ class Sink:
         _SINKS.pop(self.key, None)
         # If it fails, the next owner of the slot fences this producer, which aborts its transaction too.
         with suppress(kafka.KafkaException):
-            _within(15.0, lambda: self.producer.abort_transaction(10.0))
+            _or_end(15.0, lambda: self.producer.abort_transaction(10.0))
         self.slot.release()
 
 
 _SINKS: dict[str, Sink] = {}
 
 
-def _within(seconds: float, call: Callable[[], None]) -> None:
-    """Make a call that librdkafka may never return from when the broker dies in the middle of it.
-
-    A worker that is stuck there ends itself: the task fails, and the next worker fences its producer.
-    """
-    with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(call)
-        try:
-            done.result(seconds)
-        except TimeoutError:
-            os._exit(1)
+def _or_end(seconds: float, call: Callable[[], None]) -> None:
+    """A worker that is stuck in a call ends itself: the task fails, and the next worker takes over its id."""
+    try:
+        within(seconds, call)
+    except NoAnswer:
+        os._exit(1)
 
 
 def open_sink(plan: TaskPlan) -> Sink:

@@ -77,7 +77,8 @@ class GateQuery:
     def start(self, *, available_now: bool = False) -> StreamingQuery:
         """Recover what a crash left, then start. `available_now` processes what is there and ends."""
         contract, connections = self.contract, self._connections
-        self._publisher.recover(run=time.time_ns())
+        tasks = int(self._spark.conf.get("spark.sql.shuffle.partitions") or 1)
+        self._publisher.recover(time.time_ns(), tasks)
         store, views = Store(connections.store_url), None
         if self._declared:
             views = Views(resolve(self._spark, self._declared, contract))
