@@ -37,6 +37,7 @@ export class MetricPanel {
       this.problem = problem;
     }
     redraw(this);
+    redraw(this.page.verdict);
   }
 
   get path() {

@@ -74,7 +74,8 @@ export class Verdict {
         reason: alerts.problem?.message ?? "Asking for alerts.",
       };
     const [first, ...rest] = alerts.open;
-    const nothing = this.page.panels.length > 0 && this.page.panels.every((panel) => panel.series.isEmpty);
+    const { panels } = this.page;
+    const nothing = panels.length > 0 && panels.every((panel) => panel.loaded && panel.series.isEmpty);
     if (!first && nothing)
       return { ...base, level: "none", word: "Nothing yet", reason: "No open alert, but no number either." };
     if (!first) return { ...base, level: "ok", word: "Fine", reason: "No open alert." };
@@ -138,9 +139,9 @@ export class Verdict {
   }
 
   numbers() {
-    const { catalogue, catalogueProblem } = this.page;
+    const { catalogue, catalogueProblem, panels } = this.page;
     const base = { name: "Numbers", runbook: "stale-metric" };
-    if (!catalogue)
+    if (!catalogue || panels.some((panel) => !panel.loaded && !panel.problem))
       return {
         ...base,
         level: "none",
