@@ -18,6 +18,7 @@ from benchmarks.meter import Meter, Reading
 from headrace.app import Source
 from headrace.contracts import Contract, load_contract
 from headrace.contracts.spark_schema import spark_schema
+from headrace.declared import Declared
 from headrace.local.connect import connections_of
 from headrace.local.services import Services
 from headrace.log.produce import produce
@@ -127,7 +128,7 @@ class GateBench:
             checkpoints=self._checkpoint(),
             slots=self.folder / "slots",
             salt="bench",
-            metrics=metrics,
+            declared=Declared(tuple(metrics)),
         )
 
     def _checkpoint(self) -> str:

@@ -67,7 +67,7 @@ def simulate(
     # The salt is made on first use, which is worth a file only if something is masked with it.
     salt = chosen.salt() if any(is_masked(each.contract) for each in given) else ""
     with ExitStack() as stack:
-        store_url = stack.enter_context(scratch_store()) if any(each.metrics for each in given) else ""
+        store_url = stack.enter_context(scratch_store()) if any(each.declared for each in given) else ""
         spark = stack.enter_context(local_session(f"simulate {loaded.name}", chosen))
         options = {
             "salt": salt,
@@ -108,8 +108,8 @@ def _input(loaded: LoadedApp, text: str, partitions: int | None, arrival: str | 
                 hint=f"timestamps of {source}: {', '.join(times)}",
             )
     opened(Path(file)).close()
-    metrics, alerts = tuple(loaded.metrics_of(source)), tuple(loaded.alerts_of(source))
-    return Input(contract, Path(file), partitions or contract.partitions, arrival, metrics, alerts)
+    partitions = partitions or contract.partitions
+    return Input(contract, Path(file), partitions, arrival, loaded.declared(source))
 
 
 def _refuse_repeats(inputs: list[Input]) -> None:
@@ -132,7 +132,8 @@ def _show(audit: dict[str, Any], output: Path) -> None:
     from rich.table import Table
 
     from headrace.gate.reasons import REASONS
-    from headrace.ops.simulate import COUNTS, METRIC_COUNTS
+    from headrace.ops.simulate import COUNTS
+    from headrace.store.metric_fold import COUNTS as METRIC_COUNTS
 
     console = Console(highlight=False, soft_wrap=True)
     table = Table("source", box=box.SIMPLE_HEAD)

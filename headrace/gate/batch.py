@@ -32,7 +32,7 @@ class Accounts(Protocol):
     def recorded_ends(self, batch_id: int) -> dict[int, int] | None: ...
     def clocks(self) -> dict[int, int | None]: ...
     def watermarks(self) -> dict[str, int | None]: ...
-    def record(self, batch: Batch, panes: list[Any]) -> None: ...
+    def record(self, batch: Batch, parts: Mapping[str, Any]) -> None: ...
 
 
 class Derived(Protocol):
@@ -47,7 +47,7 @@ class Derived(Protocol):
         extent: Extent,
         clocks: Clocks,
         rows: int,
-    ) -> list[Any]: ...
+    ) -> Mapping[str, Any]: ...
 
 
 class GateBatches:
@@ -112,7 +112,7 @@ class GateBatches:
             inheritable_thread_target(judged.sparkSession)(self._send), judged, batch_id, clocks
         )
         try:
-            panes = self._derive(judged, extent, clocks, facts.scanned)
+            parts = self._derive(judged, extent, clocks, facts.scanned)
             self._lap("views", began)
         finally:
             wait([sent])
@@ -120,7 +120,7 @@ class GateBatches:
         self._lap("publish", began)
         crash_point("after_publish")
         record = self._account(batch_id, started_at, facts, by_partition(tallies), clocks, extent)
-        self._accounts.record(record, panes)
+        self._accounts.record(record, parts)
         self._lap("record", began)
         self.timed = (batch_id, self.timings)
         for step, seconds in self.timings.items():
@@ -155,9 +155,9 @@ class GateBatches:
         published = self._topics.publish(others, batch_id, clocks)
         return published.tallies + [Tally(p, accepted=n, clock=clock) for p, n, clock in counted]
 
-    def _derive(self, judged: DataFrame, extent: Extent, clocks: Clocks, rows: int) -> list[Any]:
+    def _derive(self, judged: DataFrame, extent: Extent, clocks: Clocks, rows: int) -> Mapping[str, Any]:
         if self._views is None:
-            return []
+            return {}
         return self._views.reduce(judged, self._accounts.watermarks(), extent, clocks, rows)
 
     def _account(

@@ -12,6 +12,7 @@ from typing import Any
 
 from headrace.app import App
 from headrace.contracts.model import Contract, Field, Rules, Type
+from headrace.declared import Declared
 from headrace.local.scratch_store import scratch_store
 from headrace.log.arrivals import instant_of
 from headrace.measures import count, max_of
@@ -41,7 +42,7 @@ def run_windows(
         for lateness in lateness_seconds:
             contract = _contract(timedelta(seconds=lateness), by)
             metric = _app(window_seconds, by).metrics[METRIC]
-            given = Input(contract, input, 1, "arrival_time", (metric,))
+            given = Input(contract, input, 1, "arrival_time", Declared((metric,)))
             output = Path(folder) / f"lateness-{lateness}"
             simulate(spark, [given], output, salt="", store_url=store_url, app=f"lab_{lateness}")
             found[lateness] = _rows(output, window_seconds, by)

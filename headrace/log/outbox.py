@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import confluent_kafka as kafka
@@ -36,6 +37,16 @@ PRODUCER = {
 }
 
 
+@dataclass(frozen=True)
+class Lane:
+    """What one query writes to one topic."""
+
+    query: str
+    topic: str
+    epoch: str
+    published: int  # the last position, as far as the store knows
+
+
 class OutboxRecord(NamedTuple):
     position: int
     key: bytes
@@ -44,12 +55,12 @@ class OutboxRecord(NamedTuple):
 
 
 class OutboxTopic:
-    """What one query writes to one topic. `epoch` names the store that counts the positions."""
+    """A lane of one kind of outbox. Its epoch names the store that counts the positions."""
 
-    def __init__(self, query: str, topic: str, epoch: str, options: dict[str, str]) -> None:
-        self.topic, self._epoch, self._options = topic, epoch, options
-        self._transactional_id = f"{query}.alerts.{topic}"
-        self._group = f"{query}.alerts.marker"
+    def __init__(self, kind: str, lane: Lane, options: dict[str, str]) -> None:
+        self.topic, self._epoch, self._options = lane.topic, lane.epoch, options
+        self._transactional_id = f"{lane.query}.{kind}.{lane.topic}"
+        self._group = f"{lane.query}.{kind}.marker"
         self._producer: kafka.Producer | None = None
 
     def open(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,24 +12,20 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.alerts import Alert
 from headrace.app import Source
 from headrace.connections import Connections, query_name
 from headrace.contracts.model import Contract
+from headrace.declared import Declared
 from headrace.gate.batch import GateBatches
 from headrace.gate.plan import unique_records
 from headrace.log.groups import ReadPosition
 from headrace.log.progress import BatchFacts, batch_facts
 from headrace.log.publish import Publisher
 from headrace.log.read import read_range, read_stream
-from headrace.metrics import Metric
-from headrace.store.alert_accounts import KEEP, AlertAccounts
+from headrace.ops.derive import derive
 from headrace.store.connection import Store
 from headrace.store.ledger import Ledger
-from headrace.store.metric_accounts import MetricAccounts
-from headrace.views.alert_rule import resolve_alerts
-from headrace.views.batch import Views
-from headrace.views.resolve import resolve
+from headrace.store.source_accounts import SourceAccounts
 
 MONTH = timedelta(days=30)
 
@@ -51,14 +47,11 @@ class GateQuery:
         trigger_seconds: float = 1.0,
         max_batch: int = 500_000,
         publish_seconds: float = 30.0,
-        metrics: Iterable[Metric] = (),
-        alerts: Iterable[Alert] = (),
-        keep_alerts: timedelta = KEEP,
+        declared: Declared = Declared(),
     ) -> None:
         self._app = app
-        self._declared = tuple(metrics)
-        self._alerts, self._keep_alerts = tuple(alerts), keep_alerts
-        self._metrics: MetricAccounts | None = None
+        self._declared = declared
+        self._derived: SourceAccounts | None = None
         # Silence must not make windows final while a batch decides what is late for them.
         self._busy = threading.Lock()
         self.name = query_name(app, contract.name)
@@ -72,22 +65,21 @@ class GateQuery:
 
     @property
     def metric_names(self) -> list[str]:
-        return [metric.name for metric in self._declared]
+        return [metric.name for metric in self._declared.metrics]
 
     def start(self, *, available_now: bool = False) -> StreamingQuery:
         """Recover what a crash left, then start. `available_now` processes what is there and ends."""
         contract, connections = self.contract, self._connections
         tasks = int(self._spark.conf.get("spark.sql.shuffle.partitions") or 1)
         self._publisher.recover(time.time_ns(), tasks)
-        store, views = Store(connections.store_url), None
-        if self._declared:
-            views = Views(resolve(self._spark, self._declared, contract))
-            rules = resolve_alerts(self._spark, self._alerts, views.metrics)
-            alerts = AlertAccounts(self._app, self.name, rules, self._keep_alerts)
-            self._metrics = MetricAccounts(store, self._app, self.name, contract, views.metrics, alerts)
-            self._metrics.prepare()
+        store = Store(connections.store_url)
+        derivation = derive(self._spark, self._app, self.name, contract, self._declared)
+        if derivation is not None:
+            self._derived = SourceAccounts(store, self.name, contract, derivation.folds)
+            self._derived.prepare()
+        views = derivation.views if derivation is not None else None
         keep = max(contract.retention * 2, MONTH)
-        ledger = Ledger(store, self.name, keep, self._metrics)
+        ledger = Ledger(store, self.name, keep, self._derived)
         position = ReadPosition(f"headrace.{self.name}", contract.topics.raw, connections.librdkafka)
         handler = GateBatches(
             contract,
@@ -132,9 +124,9 @@ class GateQuery:
 
     def tick(self) -> None:
         """Let a silent source's windows close; skipped while a batch runs."""
-        if self._metrics is not None and self._busy.acquire(blocking=False):
+        if self._derived is not None and self._busy.acquire(blocking=False):
             try:
-                self._metrics.tick(datetime.now(UTC))
+                self._derived.tick(datetime.now(UTC))
             finally:
                 self._busy.release()
 

@@ -6,11 +6,13 @@ import importlib.util
 import sys
 import traceback
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from headrace.alerts import Alert
 from headrace.app import App, Source
 from headrace.contracts import Contract, load_contracts
+from headrace.declared import Declared
 from headrace.errors import AppError, HeadraceError, known_names
 from headrace.metrics import Metric
 from headrace.panels import ShownPanel, panels_shown
@@ -61,6 +63,10 @@ class LoadedApp:
         """The alerts on metrics of the stream."""
         mine = {metric.name for metric in self.metrics_of(stream)}
         return [alert for alert in self.app.alerts.values() if alert.metric in mine]
+
+    def declared(self, stream: str, keep_alerts: timedelta = timedelta(days=90)) -> Declared:
+        """Everything that rides on the gate of the stream."""
+        return Declared(tuple(self.metrics_of(stream)), tuple(self.alerts_of(stream)), keep_alerts)
 
     def panels(self) -> list[ShownPanel]:
         return panels_shown(self.app.panels.values(), self.app.metrics, self.contracts)

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from headrace.connections import Connections
 from headrace.errors import ServiceError
 from headrace.log.topics import ensure_topics
-from headrace.ops.alert_delivery import AlertDelivery
+from headrace.ops.delivery import Delivery
 from headrace.ops.gate_query import GateQuery
 from headrace.ops.load import LoadedApp
 from headrace.ops.reports import STORE_SECONDS, QueryReporter
@@ -67,7 +67,7 @@ class Engine:
         self.loaded, self.settings, self.connections = loaded, settings, connections
         self.sources = sources or sorted(loaded.contracts)
         self._supervised: list[Supervised] = []
-        self._alerts = AlertDelivery(loaded, settings, connections, self.sources)
+        self._delivery = Delivery(loaded, settings, connections, self.sources)
         self._spark: SparkSession | None = None
 
     def start(self) -> None:
@@ -76,7 +76,7 @@ class Engine:
         contracts = [self.loaded.contract(source) for source in self.sources]
         for contract in contracts:
             ensure_topics(contract, self.connections.librdkafka)
-        self._alerts.start()
+        self._delivery.start()
         spark = build_session(
             f"headrace {self.loaded.name}",
             master=settings.spark_master,
@@ -99,9 +99,7 @@ class Engine:
                 trigger_seconds=settings.trigger_seconds,
                 max_batch=settings.max_batch,
                 publish_seconds=settings.publish_seconds,
-                metrics=self.loaded.metrics_of(contract.name),
-                alerts=self.loaded.alerts_of(contract.name),
-                keep_alerts=timedelta(days=settings.alert_keep_days),
+                declared=self.loaded.declared(contract.name, timedelta(days=settings.alert_keep_days)),
             )
             self._supervised.append(Supervised(gate, QueryReporter(reports, self.loaded.name, gate)))
         # Planning a query keeps one core busy for seconds: the queries start side by side. What calls back
@@ -144,7 +142,7 @@ class Engine:
                     supervised.reporter.stopped()
                     running.remove(supervised)
             time.sleep(0.01)
-        self._alerts.stop()
+        self._delivery.stop()
         if self._spark is not None:
             with suppress(*SPARK_GONE):
                 self._spark.stop()

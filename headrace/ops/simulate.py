@@ -6,7 +6,7 @@ import json
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.alerts import Alert
 from headrace.contracts.model import Contract
+from headrace.declared import Declared
 from headrace.errors import ServiceError, UsageError
 from headrace.gate.batch import GateBatches
 from headrace.gate.ledger import Batch
@@ -26,20 +26,14 @@ from headrace.log.arrivals import arrivals
 from headrace.log.file_source import ONE_TASK, BatchFile, read_batches, write_batches
 from headrace.log.file_topics import FileTopics, written
 from headrace.log.progress import BatchFacts, batch_facts
-from headrace.metrics import Metric
-from headrace.store.alert_accounts import AlertAccounts
+from headrace.ops.derive import derive
 from headrace.store.alert_export import export_alerts
-from headrace.store.connection import Connection, Store
-from headrace.store.metric_accounts import MetricAccounts
-from headrace.store.metric_export import export
-from headrace.views.alert_rule import resolve_alerts
+from headrace.store.connection import Store
+from headrace.store.source_accounts import SourceAccounts
 from headrace.views.batch import Views
-from headrace.views.panes import Panes
-from headrace.views.resolve import resolve
 
 BATCH_SIZE = 50_000
 COUNTS = ("received", "accepted", "rejected", "late", "duplicate", "unaccounted")
-METRIC_COUNTS = ("accepted", "counted", "filtered", "late")
 Progress = Callable[[str, int, int], None]  # source, records done, records in all
 
 
@@ -51,8 +45,7 @@ class Input:
     file: Path
     partitions: int
     arrival: str | None = None
-    metrics: tuple[Metric, ...] = ()
-    alerts: tuple[Alert, ...] = ()
+    declared: Declared = field(default_factory=Declared)
 
 
 @dataclass
@@ -61,7 +54,7 @@ class MemoryAccounts:
 
     query: str
     store: Store | None = None
-    metrics: MetricAccounts | None = None
+    derived: SourceAccounts | None = None
     batches: list[Batch] = field(default_factory=list)
 
     def recorded_ends(self, batch_id: int) -> dict[int, int] | None:
@@ -71,12 +64,12 @@ class MemoryAccounts:
         return {entry.partition: entry.clock for batch in self.batches for entry in batch.entries}
 
     def watermarks(self) -> dict[str, int | None]:
-        return self.metrics.watermarks() if self.metrics else {}
+        return self.derived.watermarks() if self.derived else {}
 
-    def record(self, batch: Batch, panes: list[Panes]) -> None:
-        if self.metrics is not None and self.store is not None:
-            metrics = self.metrics
-            self.store.transact(lambda connection: metrics.record(connection, batch, panes))
+    def record(self, batch: Batch, parts: Mapping[str, Any]) -> None:
+        if self.derived is not None and self.store is not None:
+            derived = self.derived
+            self.store.transact(lambda connection: derived.record(connection, batch, parts))
         self.batches.append(batch)
 
 
@@ -105,7 +98,7 @@ def simulate(
             derived = _derive(session, given, store_url, app)
             run = _SourceRun(session, given, folder, work / given.contract.name, salt, progress, derived)
             sources[given.contract.name] = run.finish(batch_size)
-        if any(given.alerts for given in inputs):
+        if any(given.declared.alerts for given in inputs):
             Store(store_url).transact(lambda connection: export_alerts(connection, app, folder))
         audit = {"sources": sources}
         (folder / "audit.json").write_text(json.dumps(audit, indent=1, ensure_ascii=False) + "\n")
@@ -122,45 +115,31 @@ def refuse_output(output: Path, overwrite: bool) -> None:
 
 @dataclass(frozen=True)
 class _Derived:
-    """The views of a source, and where they are kept."""
+    """What is derived from a source, and where it is kept."""
 
-    app: str
-    query: str
     views: Views
     store: Store
-    accounts: MetricAccounts
+    accounts: SourceAccounts
 
     def write(self, folder: Path) -> dict[str, Any]:
-        """The tables as files; per metric, what became of the accepted events."""
-
-        def read(connection: Connection) -> dict[str, Any]:
-            found = {}
-            for resolved in self.views.metrics:
-                name = resolved.metric.name
-                rows = export(connection, self.app, resolved.metric, folder)
-                sums = connection.execute(
-                    "SELECT sum(accepted)::bigint, sum(counted)::bigint, sum(filtered)::bigint,"
-                    " sum(late)::bigint FROM headrace.metric_ledger WHERE query = %s AND metric = %s",
-                    (self.query, name),
-                ).fetchone()
-                counts = dict(zip(METRIC_COUNTS, sums or (), strict=True))
-                found[name] = {"rows": rows, **{key: value or 0 for key, value in counts.items()}}
-            return found
-
-        return self.store.transact(read)
+        """The tables as files; by kind and name, what became of the accepted events."""
+        return self.store.transact(
+            lambda connection: {
+                name: fold.export(connection, folder) for name, fold in self.accounts.folds.items()
+            }
+        )
 
 
 def _derive(spark: SparkSession, given: Input, store_url: str, app: str) -> _Derived | None:
-    if not given.metrics:
+    query = f"{app}.{given.contract.name}"
+    found = derive(spark, app, query, given.contract, given.declared)
+    if found is None:
         return None
     store = Store(store_url)
     store.prepare()
-    resolved = resolve(spark, given.metrics, given.contract)
-    query = f"{app}.{given.contract.name}"
-    alerts = AlertAccounts(app, query, resolve_alerts(spark, given.alerts, resolved))
-    accounts = MetricAccounts(store, app, query, given.contract, resolved, alerts)
+    accounts = SourceAccounts(store, query, given.contract, found.folds)
     accounts.prepare()
-    return _Derived(app, query, Views(resolved), store, accounts)
+    return _Derived(found.views, store, accounts)
 
 
 class _SourceRun:
@@ -192,7 +171,7 @@ class _SourceRun:
         topics = FileTopics(self._contract, self._folder, self._batches)
         accounts = MemoryAccounts(self._contract.name)
         if self._derived is not None:
-            accounts.store, accounts.metrics = self._derived.store, self._derived.accounts
+            accounts.store, accounts.derived = self._derived.store, self._derived.accounts
         try:
             if self._batches:
                 self._run(topics, accounts)
@@ -201,7 +180,7 @@ class _SourceRun:
             topics.close()
         audit = _audit(self._batches, accounts, topics)
         if self._derived is not None:
-            audit["metrics"] = self._derived.write(self._folder)
+            audit |= self._derived.write(self._folder)
         return audit
 
     def _run(self, topics: FileTopics, accounts: MemoryAccounts) -> None:

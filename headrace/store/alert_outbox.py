@@ -3,30 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import NamedTuple
 
+from headrace.log.outbox import Lane, OutboxRecord
 from headrace.store.connection import Connection
-
-
-@dataclass(frozen=True)
-class Lane:
-    """What one query writes to one topic."""
-
-    query: str
-    topic: str
-    epoch: str
-    published: int  # the last position, as far as the store knows
-
-
-class OutboxRow(NamedTuple):
-    position: int
-    app: str
-    alert: str
-    id: str
-    seq: int
-    payload: str
 
 
 class Delivery(NamedTuple):
@@ -39,31 +20,45 @@ class Delivery(NamedTuple):
     attempts: int
 
 
-def lanes(connection: Connection, queries: Sequence[str]) -> list[Lane]:
-    rows = connection.execute(
-        "SELECT query, topic, epoch::text, published FROM headrace.alert_lanes WHERE query = ANY(%s)"
-        " ORDER BY query, topic",
-        (list(queries),),
-    )
-    return [Lane(*row) for row in rows]
+class AlertOutbox:
+    """What the publisher of topics asks of an outbox."""
+
+    def lanes(self, connection: Connection, queries: Sequence[str]) -> list[Lane]:
+        rows = connection.execute(
+            "SELECT query, topic, epoch::text, published FROM headrace.alert_lanes WHERE query = ANY(%s)"
+            " ORDER BY query, topic",
+            (list(queries),),
+        )
+        return [Lane(*row) for row in rows]
+
+    def unpublished(self, connection: Connection, lane: Lane, after: int, limit: int) -> list[OutboxRecord]:
+        """In the order in which they were committed: a query has one writer, which holds a lock."""
+        rows = connection.execute(
+            "SELECT position, app, alert, id, seq, payload::text FROM headrace.alert_events"
+            " WHERE query = %s AND topic = %s AND position > %s ORDER BY position LIMIT %s",
+            (lane.query, lane.topic, after, limit),
+        )
+        return [_record(lane, *row) for row in rows]
+
+    def note_published(self, connection: Connection, lane: Lane, position: int) -> None:
+        connection.execute(
+            "UPDATE headrace.alert_lanes SET published = greatest(published, %s), published_at = now()"
+            " WHERE query = %s AND topic = %s",
+            (position, lane.query, lane.topic),
+        )
 
 
-def unpublished(connection: Connection, lane: Lane, after: int, limit: int) -> list[OutboxRow]:
-    """In the order in which they were committed: a query has one writer, which holds a lock."""
-    rows = connection.execute(
-        "SELECT position, app, alert, id, seq, payload::text FROM headrace.alert_events"
-        " WHERE query = %s AND topic = %s AND position > %s ORDER BY position LIMIT %s",
-        (lane.query, lane.topic, after, limit),
-    )
-    return [OutboxRow(*row) for row in rows]
-
-
-def note_published(connection: Connection, lane: Lane, position: int) -> None:
-    connection.execute(
-        "UPDATE headrace.alert_lanes SET published = greatest(published, %s), published_at = now()"
-        " WHERE query = %s AND topic = %s",
-        (position, lane.query, lane.topic),
-    )
+def _record(
+    lane: Lane, position: int, app: str, alert: str, id_: str, seq: int, payload: str
+) -> OutboxRecord:
+    headers = {
+        "headrace-alert": f"{app}.{alert}",
+        "headrace-event": f"{id_}-{seq}",
+        "headrace-query": lane.query,
+        "headrace-position": str(position),
+    }
+    about = [(name, value.encode()) for name, value in headers.items()]
+    return OutboxRecord(position, id_.encode(), payload.encode(), about)
 
 
 def due_deliveries(connection: Connection, queries: Sequence[str], limit: int) -> list[Delivery]:

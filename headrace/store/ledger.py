@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any
 
+from psycopg import sql
 from psycopg.types.json import Jsonb
 
 from headrace.crash import crash_point
 from headrace.gate.ledger import Batch, Entry
 from headrace.store.changes import announce
 from headrace.store.connection import Connection, Store
-from headrace.store.metric_accounts import MetricAccounts
+from headrace.store.source_accounts import SourceAccounts
 from headrace.store.times import to_micros, to_time
-from headrace.views.panes import Panes
 
 
 class Ledger:
     """The ledger of one query, in the store."""
 
     def __init__(
-        self, store: Store, query: str, keep: timedelta, metrics: MetricAccounts | None = None
+        self, store: Store, query: str, keep: timedelta, derived: SourceAccounts | None = None
     ) -> None:
-        self._store, self.query, self._keep, self._metrics = store, query, keep, metrics
+        self._store, self.query, self._keep, self._derived = store, query, keep, derived
 
     def recorded_ends(self, batch_id: int) -> dict[int, int] | None:
         """Where the batch ended in each partition it touched, or None if it is not recorded."""
@@ -50,10 +52,10 @@ class Ledger:
         return self._store.transact(read)
 
     def watermarks(self) -> dict[str, int | None]:
-        return self._metrics.watermarks() if self._metrics else {}
+        return self._derived.watermarks() if self._derived else {}
 
-    def record(self, batch: Batch, panes: list[Panes]) -> None:
-        """Write the batch, merge its panes and move the clocks, once: what is recorded stays as it is."""
+    def record(self, batch: Batch, parts: Mapping[str, Any]) -> None:
+        """Write the batch, merge its parts and move the clocks, once: what is recorded stays as it is."""
 
         def write(connection: Connection) -> None:
             new = connection.execute(
@@ -67,8 +69,8 @@ class Ledger:
             if new.rowcount == 0:
                 return
             _write_entries(connection, batch)
-            if self._metrics is not None:
-                self._metrics.record(connection, batch, panes)
+            if self._derived is not None:
+                self._derived.record(connection, batch, parts)
             self._forget_old(connection, batch.batch_id)
             connection.execute(
                 "UPDATE headrace.batches SET finished_at = clock_timestamp()"
@@ -86,10 +88,12 @@ class Ledger:
                 "DELETE FROM headrace.batches WHERE query = %s AND finished_at < clock_timestamp() - %s",
                 (self.query, self._keep),
             )
-            if self._metrics is not None:
+            for accounts in ("metric_ledger", "flow_ledger") if self._derived is not None else ():
                 connection.execute(
-                    "DELETE FROM headrace.metric_ledger m WHERE query = %s AND NOT EXISTS"
-                    " (SELECT 1 FROM headrace.batches b WHERE b.query = m.query AND b.batch_id = m.batch_id)",
+                    sql.SQL(
+                        "DELETE FROM {} a WHERE query = %s AND NOT EXISTS (SELECT 1 FROM headrace.batches b"
+                        " WHERE b.query = a.query AND b.batch_id = a.batch_id)"
+                    ).format(sql.Identifier("headrace", accounts)),
                     (self.query,),
                 )
 

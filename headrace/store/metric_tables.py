@@ -24,18 +24,6 @@ STATEMENTS = (
     )
     """,
     """
-    CREATE TABLE IF NOT EXISTS headrace.metric_ledger (
-        query text NOT NULL,
-        batch_id bigint NOT NULL,
-        metric text NOT NULL,
-        accepted bigint NOT NULL,
-        counted bigint NOT NULL,
-        filtered bigint NOT NULL,
-        late bigint NOT NULL,
-        PRIMARY KEY (query, batch_id, metric)
-    )
-    """,
-    """
     CREATE TABLE IF NOT EXISTS headrace.late_events (
         app text NOT NULL,
         metric text NOT NULL,
@@ -72,16 +60,6 @@ STATEMENTS = (
     """,
     "CREATE INDEX IF NOT EXISTS revisions_corrected ON headrace.revisions (app, metric, at)"
     " WHERE state = 'corrected'",
-    """
-    CREATE TABLE IF NOT EXISTS headrace.watermarks (
-        query text NOT NULL,
-        time text NOT NULL,
-        base timestamptz NOT NULL,
-        watermark timestamptz NOT NULL,
-        active_at timestamptz NOT NULL DEFAULT now(),
-        PRIMARY KEY (query, time)
-    )
-    """,
 )
 REPLAY = ("of", "window", "by", "where", "measures", "final_after")
 

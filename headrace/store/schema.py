@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.store.alert_tables import ALERT_TABLES
+from headrace.store.flow_tables import FLOW_TABLES
 
 STATEMENTS = (
     "CREATE SCHEMA IF NOT EXISTS headrace",
@@ -50,7 +51,30 @@ STATEMENTS = (
     )
     """,
     "ALTER TABLE headrace.clocks ADD COLUMN IF NOT EXISTS log_time timestamptz",
+    """
+    CREATE TABLE IF NOT EXISTS headrace.watermarks (
+        query text NOT NULL,
+        time text NOT NULL,
+        base timestamptz NOT NULL,
+        watermark timestamptz NOT NULL,
+        active_at timestamptz NOT NULL DEFAULT now(),
+        PRIMARY KEY (query, time)
+    )
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS headrace.metric_ledger (
+        query text NOT NULL,
+        batch_id bigint NOT NULL,
+        metric text NOT NULL,
+        accepted bigint NOT NULL,
+        counted bigint NOT NULL,
+        filtered bigint NOT NULL,
+        late bigint NOT NULL,
+        PRIMARY KEY (query, batch_id, metric)
+    )
+    """,
     *ALERT_TABLES,
+    *FLOW_TABLES,
     "ALTER TABLE headrace.ledger ADD COLUMN IF NOT EXISTS oldest_log_time timestamptz",
     """
     CREATE TABLE IF NOT EXISTS headrace.query_reports (

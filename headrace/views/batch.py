@@ -1,18 +1,37 @@
-"""The views of a source in a batch of its gate: what they need, and what they make of it."""
+"""What is derived from a source in a batch of its gate: what it needs, and what it makes of it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Any, Protocol
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from headrace.gate.clock import Clocks, Extent
-from headrace.views.panes import PaneJob, Panes, Watermarks
+from headrace.views.panes import PaneJob, Watermarks
 from headrace.views.resolve import ResolvedMetric
 
+METRICS = "metrics"
 
-class Views:
-    """Everything that is derived from one source in the gate's own query."""
+
+class Reducer(Protocol):
+    """The Spark half of a derivation: a batch becomes parts that the store can merge, by name."""
+
+    @property
+    def carried(self) -> Sequence[str]:
+        """The fields of the contract that it uses."""
+
+    @property
+    def closest(self) -> timedelta | None:
+        """The shortest time after which an event can be too late for it."""
+
+    def reduce(self, session: SparkSession, watermarks: Watermarks, rows: int) -> Mapping[str, Any]:
+        """`judged` is a temporary view; `watermarks` holds only what can make an event late by itself."""
+
+
+class MetricReducer:
+    """All metrics of a source, in one job."""
 
     def __init__(self, metrics: list[ResolvedMetric]) -> None:
         self.metrics = metrics
@@ -20,21 +39,40 @@ class Views:
 
     @property
     def carried(self) -> tuple[str, ...]:
-        """The fields of the contract that some view uses."""
-        return tuple(dict.fromkeys(name for resolved in self.metrics for name in resolved.fields))
+        return tuple(name for resolved in self.metrics for name in resolved.fields)
 
     @property
     def closest(self) -> timedelta | None:
-        """The shortest time after which an event can be too late for some view."""
         by_event = [r.metric.final_after for r in self.metrics if r.metric.window.time == "event"]
         return min(by_event, default=None)
 
+    def reduce(self, session: SparkSession, watermarks: Watermarks, rows: int) -> Mapping[str, Any]:
+        return {METRICS: self._job.reduce(session, watermarks, rows)}
+
+
+class Views:
+    """Everything that is derived from one source in the gate's own query."""
+
+    def __init__(self, reducers: Sequence[Reducer]) -> None:
+        self._reducers = reducers
+
+    @property
+    def carried(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for reducer in self._reducers for name in reducer.carried))
+
+    @property
+    def closest(self) -> timedelta | None:
+        return min((r.closest for r in self._reducers if r.closest is not None), default=None)
+
     def reduce(
         self, judged: DataFrame, watermarks: Watermarks, extent: Extent, clocks: Clocks, rows: int
-    ) -> list[Panes]:
-        if not self.metrics:
-            return []
-        return self._job.reduce(judged, _awakened(watermarks, extent, clocks), rows)
+    ) -> dict[str, Any]:
+        judged.createOrReplaceTempView("judged")
+        awakened = _awakened(watermarks, extent, clocks)
+        parts: dict[str, Any] = {}
+        for reducer in self._reducers:
+            parts |= reducer.reduce(judged.sparkSession, awakened, rows)
+        return parts
 
 
 def _awakened(watermarks: Watermarks, extent: Extent, clocks: Clocks) -> Watermarks:

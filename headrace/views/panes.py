@@ -13,16 +13,15 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
-from headrace.fates import ACCEPTED
 from headrace.metrics import Metric
+from headrace.views.accepted import FEW, accepted_events
 from headrace.views.aggregates import EVENTS, Aggregate, aggregates
 from headrace.views.fused import Fused, FusedBranch, Wide
 from headrace.views.resolve import ResolvedMetric
 
 NONE, OTHER = "(none)", "(other)"  # labels of a missing value, and of the groups beyond the limit
-FEW = 50_000  # rows that one task reduces sooner than a shuffle would
 NO_TEXT = "CAST(NULL AS STRING)"
 Labels = tuple[str, ...]
 Watermarks = dict[str, int | None]  # of the source before the batch, by kind of time
@@ -74,10 +73,8 @@ class PaneJob:
         self._resolved = resolved
         self._branches = [b for n, r in enumerate(resolved) for b in _branches(n, r)]
 
-    def reduce(self, judged: DataFrame, watermarks: Watermarks, rows: int) -> list[Panes]:
+    def reduce(self, session: SparkSession, watermarks: Watermarks, rows: int) -> list[Panes]:
         """`watermarks` holds only what could make an event of this batch miss a window by itself."""
-        session = judged.sparkSession
-        judged.createOrReplaceTempView("judged")
         few = rows < FEW
         places = [_Place(r.metric, watermarks) for r in self._resolved]
         fused = Fused([self._fused(n, places) for n, b in enumerate(self._branches) if b.is_fixed])
@@ -118,7 +115,7 @@ class PaneJob:
         ]
         shared = [fused.select("accepted", width.columns)] if any(b.is_fixed for b in self._branches) else []
         parts = " UNION ALL ".join([_totals(self._resolved, width), *shared, *own])
-        return f"WITH {_accepted(few)} {parts}"
+        return f"WITH {accepted_events(few)} {parts}"
 
 
 @dataclass(frozen=True)
@@ -160,15 +157,6 @@ class _Place:
         # The window that ends first ends with the pane; each further one a hop later.
         over = f"floor(({now} - {metric.final_us}L - {self.pane} - {hop}L) / {hop}L) + 1"
         return f"CAST(coalesce(least(greatest({over}, 0), {metric.window.panes}), 0) AS INT)"
-
-
-def _accepted(few: bool) -> str:
-    hint = "/*+ COALESCE(1) */" if few else ""
-    own = (
-        "partition AS __partition, offset AS __offset, event_time AS __event_time, clock AS __clock,"
-        " unix_micros(log_time) AS __log_time, dedupe_id AS __id, fields.*"
-    )
-    return f"accepted AS (SELECT {hint} {own} FROM judged WHERE fate = {ACCEPTED})"
 
 
 def _branches(number: int, resolved: ResolvedMetric) -> list[Branch]:
@@ -228,7 +216,7 @@ def _late(resolved: list[ResolvedMetric], places: list[_Place]) -> str:
     source = f"SELECT {events}, {wide.columns()} FROM accepted"
     columns = "metric, takes, pane, missed, missed_by_clock, clock"
     return (
-        f"WITH {_accepted(False)} SELECT * EXCEPT (named, takes) FROM ({source})"
+        f"WITH {accepted_events(False)} SELECT * EXCEPT (named, takes) FROM ({source})"
         f" UNPIVOT INCLUDE NULLS (({columns}) FOR named IN ({', '.join(rows)})) WHERE takes AND missed > 0"
     )
 

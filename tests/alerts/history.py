@@ -15,8 +15,10 @@ from headrace.contracts import load_contract
 from headrace.gate.ledger import Batch, Entry
 from headrace.store.alert_accounts import KEEP, AlertAccounts
 from headrace.store.connection import Store
-from headrace.store.metric_accounts import MetricAccounts
+from headrace.store.metric_fold import MetricFold
+from headrace.store.source_accounts import SourceAccounts
 from headrace.views.alert_rule import make_rule
+from headrace.views.batch import METRICS
 from headrace.views.panes import Panes
 from headrace.views.resolve import ResolvedMetric
 from headrace.windows import Window
@@ -67,7 +69,8 @@ class History:
         rules = [make_rule(alert, self._resolved) for alert in self.app.alerts.values()]
         alerts = AlertAccounts(self.name, self.query, rules, keep)
         contract = load_contract(CONTRACT)
-        self.accounts = MetricAccounts(self.store, self.name, self.query, contract, [self._resolved], alerts)
+        fold = MetricFold(self.name, self.query, [self._resolved], alerts)
+        self.accounts = SourceAccounts(self.store, self.query, contract, {METRICS: fold})
         self.accounts.prepare()
 
     def feed(self, cells: Iterable[Cell], clock: int) -> None:
@@ -82,7 +85,7 @@ class History:
         panes = Panes(self._resolved, rows, accepted=sum(int(row[4][0] or 0) for row in rows) // 2)
         entry = Entry(0, 0, 0, 0, 0, 0, 0, 0, {}, clock, clock)
         batch = Batch(self.query, next(self._batches), datetime.now(UTC), (entry,), 0, 0)
-        self.accounts.record(connection, batch, [panes])
+        self.accounts.record(connection, batch, {METRICS: [panes]})
 
     def rows(self, text: str, **more: Any) -> list[dict[str, Any]]:
         with psycopg.connect(self.url, row_factory=psycopg.rows.dict_row) as connection:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from headrace.ops.alert_topics import AlertTopics
+from headrace.ops.outbox_topics import OutboxTopics
+from headrace.store.alert_outbox import AlertOutbox
 from headrace.store.connection import Store
 
 if __name__ == "__main__":
     store_url, bootstrap, query = sys.argv[1:]
-    topics = AlertTopics(Store(store_url), [query], {"bootstrap.servers": bootstrap, "log_level": "2"})
+    topics = OutboxTopics(
+        "alerts", AlertOutbox(), Store(store_url), [query], {"bootstrap.servers": bootstrap, "log_level": "2"}
+    )
     print(topics.publish(), flush=True)
     topics.close()

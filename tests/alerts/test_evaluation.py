@@ -8,6 +8,7 @@ import pytest
 
 from headrace import tumbling
 from headrace.errors import AppError
+from headrace.views.batch import METRICS
 from tests.alerts.history import Cell, History, at
 
 ID_LENGTH = 32
@@ -278,7 +279,7 @@ def test_old_alerts_and_events_go_and_open_ones_stay(history: History) -> None:
     history.start(keep=timedelta())
     history.feed([bad(0), bad(1, "almaty"), bad(2, "almaty")], settle(3))
     history.feed([bad(n, "almaty") for n in range(3, 9)], settle(9))
-    history.store.transact(history.accounts._alerts.forget_old)
+    history.store.transact(history.accounts.folds[METRICS].forget_old)
     assert [row["dimensions"]["region"] for row in history.alerts()] == ["almaty"]
     assert history.events() == []
 
@@ -290,7 +291,7 @@ def test_an_event_stays_until_it_is_published_and_delivered(history: History) ->
 
     def left_after(change: str) -> int:
         history.store.transact(lambda connection: connection.execute(change.encode(), (history.query,)))
-        history.store.transact(history.accounts._alerts.forget_old)
+        history.store.transact(history.accounts.folds[METRICS].forget_old)
         return len(history.events())
 
     assert left_after("UPDATE headrace.alert_lanes SET published = 0 WHERE query = %s") == 1

@@ -19,7 +19,8 @@ from headrace.local.connect import connections_of
 from headrace.local.services import Services
 from headrace.log.scan import LogRecord, TopicReader
 from headrace.log.topics import ensure_alert_topics
-from headrace.ops.alert_topics import AlertTopics
+from headrace.ops.outbox_topics import OutboxTopics
+from headrace.store.alert_outbox import AlertOutbox
 from headrace.store.connection import Store
 from tests.alerts.history import Cell, History, at
 
@@ -47,8 +48,10 @@ class Published:
             self.history.feed(cells, at(n + 1))
             self._minute += 1
 
-    def publisher(self) -> AlertTopics:
-        return AlertTopics(Store(self.services.store_url), [self.history.query], self.options)
+    def publisher(self) -> OutboxTopics:
+        return OutboxTopics(
+            "alerts", AlertOutbox(), Store(self.services.store_url), [self.history.query], self.options
+        )
 
     def process(self, crash: str = "") -> subprocess.CompletedProcess[str]:
         arguments = [self.services.store_url, self.services.bootstrap, self.history.query]

@@ -122,8 +122,7 @@ def measured(
         checkpoints=str(folder / "checkpoints"),
         slots=folder / "slots",
         salt="salt",
-        metrics=loaded.metrics_of(contract.name),
-        alerts=loaded.alerts_of(contract.name),
+        declared=loaded.declared(contract.name),
     )
     for partition, lines in ((0, FIRST), (1, THEN)):
         producer = Producer(connections.librdkafka)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headrace.ops.alert_delivery import AlertDelivery
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
@@ -16,7 +17,6 @@ from headrace.cli import app as cli
 from headrace.local.scratch_store import scratch_store
 from headrace.local.services import Services
 from headrace.log.scan import TopicReader
-from headrace.ops.alert_delivery import AlertDelivery
 from headrace.ops.load import load_app
 from headrace.ops.simulate import Input, simulate
 from headrace.settings import Settings
@@ -89,10 +89,8 @@ def test_a_simulation_writes_the_same_alerts_whatever_its_batches(
     (tmp_path / "app.py").write_text(SIMULATED)
     (tmp_path / "sales.jsonl").write_bytes(b"".join(line + b"\n" for line in _sales()))
     loaded = load_app(tmp_path)
-    given = Input(
-        *(loaded.contract("sales"), tmp_path / "sales.jsonl", 2, None),
-        *(tuple(loaded.metrics_of("sales")), tuple(loaded.alerts_of("sales"))),
-    )
+    file = tmp_path / "sales.jsonl"
+    given = Input(loaded.contract("sales"), file, 2, declared=loaded.declared("sales"))
     files = []
     for size in (20, 1000):
         output = tmp_path / f"out-{size}"

@@ -24,9 +24,11 @@ from headrace.metrics import Metric
 from headrace.ops.load import LoadedApp, load_app
 from headrace.store.connection import Connection, Store
 from headrace.store.ledger import Ledger
-from headrace.store.metric_accounts import MetricAccounts
+from headrace.store.metric_fold import MetricFold
 from headrace.store.reports import Report, save_report
+from headrace.store.source_accounts import SourceAccounts
 from headrace.store.times import to_micros
+from headrace.views.batch import METRICS
 from headrace.views.panes import Panes
 from headrace.views.resolve import ResolvedMetric
 
@@ -60,7 +62,8 @@ class Seed:
         self._ledgers = {}
         for stream, contract in self.loaded.contracts.items():
             query = query_name(self.loaded.name, stream)
-            accounts = MetricAccounts(store, self.loaded.name, query, contract, self._resolved[stream])
+            fold = MetricFold(self.loaded.name, query, self._resolved[stream])
+            accounts = SourceAccounts(store, query, contract, {METRICS: fold})
             accounts.prepare()
             self._ledgers[stream] = Ledger(store, query, timedelta(days=30), accounts)
         self._ids = dict.fromkeys(self.loaded.contracts, 0)
@@ -102,7 +105,7 @@ class Seed:
                 query_name(self.loaded.name, stream), self._ids[stream], started, entries, duplicates, 0
             )
             self._ids[stream] += 1
-            self._ledgers[stream].record(batch, panes)
+            self._ledgers[stream].record(batch, {METRICS: panes})
 
     def _entries(self, stream: str, at: datetime, events: int) -> Iterator[Entry]:
         for partition, first in enumerate(self._offsets[stream]):

@@ -18,9 +18,10 @@ from headrace.gate.clock import measure_extent, with_fates
 from headrace.gate.ledger import Batch, Entry
 from headrace.metrics import Metric
 from headrace.store.connection import Store
-from headrace.store.metric_accounts import MetricAccounts
+from headrace.store.metric_fold import MetricFold
 from headrace.store.metric_tables import key_columns, table_name
-from headrace.views.batch import Views
+from headrace.store.source_accounts import SourceAccounts
+from headrace.views.batch import METRICS, MetricReducer, Views
 from headrace.views.resolve import resolve
 from tests.oracle.metrics_oracle import Event
 
@@ -38,8 +39,11 @@ class Stream:
         self._spark, self._url = spark, store_url
         self.store = Store(store_url)
         self.store.prepare()
-        self.views = Views(resolve(spark, metrics, self.contract))
-        self.accounts = MetricAccounts(self.store, self.app, self.app, self.contract, self.views.metrics)
+        resolved = resolve(spark, metrics, self.contract)
+        self.views = Views([MetricReducer(resolved)])
+        self.accounts = SourceAccounts(
+            self.store, self.app, self.contract, {METRICS: MetricFold(self.app, self.app, resolved)}
+        )
         self.accounts.prepare()
         self._clocks: dict[int, int | None] = {}
         self._batches = 0
@@ -51,7 +55,7 @@ class Stream:
         held = self._frame(events)
         extent = measure_extent(held)
         judged = with_fates(held, extent, self._clocks, LATENESS, self.views.closest)
-        panes = self.views.reduce(judged, self.accounts.watermarks(), extent, self._clocks, len(events))
+        parts = self.views.reduce(judged, self.accounts.watermarks(), extent, self._clocks, len(events))
         entries = []
         for partition in sorted({event.partition for event in events}):
             mine = [event for event in events if event.partition == partition]
@@ -61,7 +65,7 @@ class Stream:
             entries.append(Entry(partition, 0, 0, len(mine), len(mine), 0, 0, 0, {}, clock, log_time))
             self._clocks[partition] = clock
         batch = Batch(self.app, self._batches, datetime.now(UTC), tuple(entries), 0, 0)
-        self.store.transact(lambda connection: self.accounts.record(connection, batch, panes))
+        self.store.transact(lambda connection: self.accounts.record(connection, batch, parts))
         self._batches += 1
 
     def silence(self, microseconds: int) -> None:

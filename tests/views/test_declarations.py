@@ -14,6 +14,9 @@ from headrace.contracts import load_contract
 from headrace.errors import AppError, HeadraceError, UsageError
 from headrace.local.services import Services
 from headrace.ops.load import load_app
+from headrace.store.metric_fold import MetricFold
+from headrace.store.source_accounts import SourceAccounts
+from headrace.views.batch import METRICS
 from headrace.views.resolve import resolve
 from tests.views.stream import CONTRACT, Stream
 
@@ -82,7 +85,8 @@ def test_a_changed_declaration_says_what_can_be_kept(spark: SparkSession, servic
 
     def again(metric: Metric) -> None:
         resolved = resolve(spark, [metric], first.contract)
-        accounts = type(first.accounts)(first.store, first.app, first.app, first.contract, resolved)
+        fold = MetricFold(first.app, first.app, resolved)
+        accounts = SourceAccounts(first.store, first.app, first.contract, {METRICS: fold})
         accounts.prepare()
 
     again(declared(retain="1 day", derived={"double": "n * 2"}))

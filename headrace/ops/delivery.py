@@ -1,4 +1,4 @@
-"""The threads that carry alerts out of the store while the engine runs."""
+"""The threads that carry alerts and the results of flows out of the store while the engine runs."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from headrace.alerts import Alert
 from headrace.connections import Connections, query_name
 from headrace.errors import HeadraceError, UsageError
 from headrace.log.topics import ensure_alert_topics
-from headrace.ops.alert_topics import AlertTopics
 from headrace.ops.load import LoadedApp
+from headrace.ops.outbox_topics import OutboxTopics
 from headrace.ops.webhooks import Webhooks, check_addresses
 from headrace.settings import Settings
+from headrace.store.alert_outbox import AlertOutbox
 from headrace.store.connection import Store
+from headrace.store.outbox import FlowOutbox
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +27,7 @@ LONGEST_PAUSE = 30.0
 STOP_SECONDS = 10.0
 
 
-class AlertDelivery:
+class Delivery:
     """Topics in one thread, webhooks in another: a slow webhook holds up no topic."""
 
     def __init__(
@@ -51,8 +53,9 @@ class AlertDelivery:
         ensure_alert_topics(
             topics, timedelta(days=self._settings.alert_keep_days), self._connections.librdkafka
         )
-        publisher = AlertTopics(self._store(), self._queries, self._connections.librdkafka)
-        self._run("alert topics", publisher.publish, publisher.close)
+        for kind, outbox in (("alerts", AlertOutbox()), ("flows", FlowOutbox())):
+            publisher = OutboxTopics(kind, outbox, self._store(), self._queries, self._connections.librdkafka)
+            self._run(f"topics of {kind}", publisher.publish, publisher.close)
         settings = self._settings
         webhooks = Webhooks(
             *(self._store(), self._queries, settings.webhooks),

@@ -1,44 +1,52 @@
-"""The metrics of one source in the store: merged in the batch's transaction, and moved on in silence."""
+"""What is derived from one source, in the store: merged in the batch's transaction, moved on in silence."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Protocol
 
 from headrace.contracts.model import Contract
 from headrace.fates import latest
 from headrace.gate.ledger import Batch
-from headrace.store.alert_accounts import AlertAccounts
 from headrace.store.changes import announce
 from headrace.store.connection import Connection, Store
-from headrace.store.metric_merge import MetricStore
-from headrace.store.metric_tables import STATEMENTS, define
 from headrace.store.times import to_micros, to_time
-from headrace.views.panes import Panes
-from headrace.views.resolve import ResolvedMetric
 from headrace.views.watermark import Pulse, arrival_watermark_of, watermark_of
 from headrace.windows import MICROSECOND
 
-Watermarks = dict[str, int | None]  # by kind of time
+Watermarks = Mapping[str, int | None]  # by kind of time
 
 
-class MetricAccounts:
+class Fold(Protocol):
+    """The store's half of a derivation: it merges the part of a batch that bears its name."""
+
+    def prepare(self, connection: Connection, watermarks: Watermarks) -> None:
+        """Create what is missing; raises AppError where a declaration does not fit its table."""
+
+    def merge(self, connection: Connection, batch: Batch, part: Any, before: Watermarks) -> None:
+        """`before` are the watermarks before the batch: what they made final never changes."""
+
+    def advance(self, connection: Connection, before: Watermarks, after: Watermarks, part: Any) -> None:
+        """The watermarks have moved, after a batch (whose part is given) or in silence (None)."""
+
+    def forget_old(self, connection: Connection) -> None:
+        """Remove what is beyond its retention; called now and then."""
+
+    def export(self, connection: Connection, folder: Path) -> dict[str, Any]:
+        """Write the tables as files; returns what became of the accepted events, by name."""
+
+
+class SourceAccounts:
     """Watermarks and tables of one query. One process works on them at a time."""
 
     def __init__(
-        self,
-        store: Store,
-        app: str,
-        query: str,
-        contract: Contract,
-        metrics: list[ResolvedMetric],
-        alerts: AlertAccounts | None = None,
+        self, store: Store, query: str, contract: Contract, folds: Mapping[str, Fold] | None = None
     ) -> None:
-        self._store, self._app, self._query = store, app, query
+        self._store, self._query = store, query
         self._idle = contract.idle_after // MICROSECOND
-        self._tables = {r.metric.name: MetricStore(app, r) for r in metrics}
-        self._metrics = metrics
-        self._alerts = alerts or AlertAccounts(app, query)
+        self.folds = dict(folds or {})
         self._pulses: dict[int, Pulse] = {}
 
     def prepare(self) -> None:
@@ -46,11 +54,9 @@ class MetricAccounts:
 
         def create(connection: Connection) -> None:
             connection.execute("SELECT pg_advisory_xact_lock(72656164)")
-            for statement in STATEMENTS:
-                connection.execute(statement)
-            for resolved in self._metrics:
-                define(connection, self._app, resolved)
-            self._alerts.prepare(connection, self._watermarks(connection))
+            watermarks = self._watermarks(connection)
+            for fold in self.folds.values():
+                fold.prepare(connection, watermarks)
             rows = connection.execute(
                 "SELECT partition, clock, log_time FROM headrace.clocks WHERE query = %s", (self._query,)
             )
@@ -58,10 +64,10 @@ class MetricAccounts:
 
         self._store.transact(create)
 
-    def watermarks(self) -> Watermarks:
+    def watermarks(self) -> dict[str, int | None]:
         return self._store.transact(self._watermarks)
 
-    def record(self, connection: Connection, batch: Batch, panes: list[Panes]) -> None:
+    def record(self, connection: Connection, batch: Batch, parts: Mapping[str, Any]) -> None:
         """Merge a batch, then move every row as far as the new watermark says."""
         # Nobody has told Postgres how large the new and the temporary tables are: joined row by row, as it
         # does with small ones, a batch would take minutes.
@@ -77,16 +83,13 @@ class MetricAccounts:
             "event": latest(before.get("event"), watermark_of(pulses, self._idle)),
             "ingestion": latest(before.get("ingestion"), arrival_watermark_of(pulses, self._idle)),
         }
-        for mine in panes:
-            metric = mine.resolved.metric
-            self._tables[metric.name].merge(connection, mine, before.get(metric.window.time))
-        self._account(connection, batch.batch_id, panes)
+        for name, part in parts.items():
+            self.folds[name].merge(connection, batch, part, before)
         self._move(connection, after, datetime.now(UTC))
-        self._advance(connection, before, after, panes)
-        if batch.batch_id % 100 == 0:
-            for table in self._tables.values():
-                table.forget_old(connection)
-            self._alerts.forget_old(connection)
+        for name, fold in self.folds.items():
+            fold.advance(connection, before, after, parts.get(name))
+            if batch.batch_id % 100 == 0:
+                fold.forget_old(connection)
         self._pulses = pulses
 
     def tick(self, now: datetime) -> bool:
@@ -98,8 +101,8 @@ class MetricAccounts:
                 " WHERE query = %s FOR UPDATE",
                 (self._query,),
             ).fetchall()
-            before: Watermarks = {}
-            after: Watermarks = {}
+            before: dict[str, int | None] = {}
+            after: dict[str, int | None] = {}
             for time, base, watermark, active_at in rows:
                 silent = now - active_at - timedelta(microseconds=self._idle)
                 if silent > timedelta() and base + silent > watermark:
@@ -111,17 +114,18 @@ class MetricAccounts:
                     "UPDATE headrace.watermarks SET watermark = %s WHERE query = %s AND time = %s",
                     (to_time(watermark), self._query, time),
                 )
-            self._advance(connection, before, after)
+            for fold in self.folds.values():
+                fold.advance(connection, before, after, None)
             announce(connection, self._query)
             return True
 
-        return bool(self._metrics) and self._store.transact(move)
+        return bool(self.folds) and self._store.transact(move)
 
     def _pulse(self, partition: int, clock: int | None, log_time: int | None) -> Pulse:
         known = self._pulses.get(partition, Pulse(None, None))
         return Pulse(latest(known.clock, clock), latest(known.log_time, log_time))
 
-    def _watermarks(self, connection: Connection) -> Watermarks:
+    def _watermarks(self, connection: Connection) -> dict[str, int | None]:
         rows = connection.execute(
             "SELECT time, watermark FROM headrace.watermarks WHERE query = %s FOR UPDATE", (self._query,)
         )
@@ -137,28 +141,3 @@ class MetricAccounts:
                     " base = excluded.base, watermark = excluded.watermark, active_at = excluded.active_at",
                     (self._query, time, at, at, now),
                 )
-
-    def _account(self, connection: Connection, batch_id: int, panes: list[Panes]) -> None:
-        with connection.cursor() as cursor:
-            cursor.executemany(
-                "INSERT INTO headrace.metric_ledger VALUES (%s, %s, %s, %s, %s, %s, %s)",
-                [
-                    (
-                        *(self._query, batch_id, mine.resolved.metric.name),
-                        *(mine.accepted, mine.counted, mine.filtered, mine.too_late),
-                    )
-                    for mine in panes
-                ],
-            )
-
-    def _advance(
-        self, connection: Connection, before: Watermarks, after: Watermarks, panes: Iterable[Panes] = ()
-    ) -> None:
-        merged = {mine.resolved.metric.name: mine for mine in panes}
-        for resolved in self._metrics:
-            name, time = resolved.metric.name, resolved.metric.window.time
-            table, watermark = self._tables[name], after.get(time)
-            if table.advance(connection, before.get(time), watermark, merged.get(name)):
-                # Before old rows go: a jump of the watermark must not take away what an alert stands on.
-                self._alerts.evaluate(connection, name, watermark)
-                table.retire(connection, watermark)

@@ -1,0 +1,22 @@
+"""What an app derives from one of its streams, and from it with others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from headrace.alerts import Alert
+from headrace.metrics import Metric
+
+
+@dataclass(frozen=True)
+class Declared:
+    """The declarations that ride on the gate of one stream."""
+
+    metrics: tuple[Metric, ...] = ()
+    alerts: tuple[Alert, ...] = ()
+    keep_alerts: timedelta = timedelta(days=90)
+
+    def __bool__(self) -> bool:
+        """Whether anything is derived at all."""
+        return bool(self.metrics)

@@ -1,0 +1,84 @@
+"""The metrics of one source in the store, with the alerts on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from headrace.gate.ledger import Batch
+from headrace.store.alert_accounts import AlertAccounts
+from headrace.store.connection import Connection
+from headrace.store.metric_export import export
+from headrace.store.metric_merge import MetricStore
+from headrace.store.metric_tables import STATEMENTS, define
+from headrace.store.source_accounts import Watermarks
+from headrace.views.panes import Panes
+from headrace.views.resolve import ResolvedMetric
+
+COUNTS = ("accepted", "counted", "filtered", "late")
+
+
+class MetricFold:
+    def __init__(
+        self, app: str, query: str, metrics: list[ResolvedMetric], alerts: AlertAccounts | None = None
+    ) -> None:
+        self._app, self._query, self._metrics = app, query, metrics
+        self._tables = {r.metric.name: MetricStore(app, r) for r in metrics}
+        self._alerts = alerts or AlertAccounts(app, query)
+
+    def prepare(self, connection: Connection, watermarks: Watermarks) -> None:
+        for statement in STATEMENTS:
+            connection.execute(statement)
+        for resolved in self._metrics:
+            define(connection, self._app, resolved)
+        self._alerts.prepare(connection, watermarks)
+
+    def merge(self, connection: Connection, batch: Batch, part: list[Panes], before: Watermarks) -> None:
+        for mine in part:
+            metric = mine.resolved.metric
+            self._tables[metric.name].merge(connection, mine, before.get(metric.window.time))
+        self._account(connection, batch.batch_id, part)
+
+    def advance(
+        self, connection: Connection, before: Watermarks, after: Watermarks, part: list[Panes] | None
+    ) -> None:
+        merged = {mine.resolved.metric.name: mine for mine in part or ()}
+        for resolved in self._metrics:
+            name, time = resolved.metric.name, resolved.metric.window.time
+            table, watermark = self._tables[name], after.get(time)
+            if table.advance(connection, before.get(time), watermark, merged.get(name)):
+                # Before old rows go: a jump of the watermark must not take away what an alert stands on.
+                self._alerts.evaluate(connection, name, watermark)
+                table.retire(connection, watermark)
+
+    def forget_old(self, connection: Connection) -> None:
+        for table in self._tables.values():
+            table.forget_old(connection)
+        self._alerts.forget_old(connection)
+
+    def export(self, connection: Connection, folder: Path) -> dict[str, Any]:
+        found = {}
+        for resolved in self._metrics:
+            name = resolved.metric.name
+            rows = export(connection, self._app, resolved.metric, folder)
+            sums = connection.execute(
+                "SELECT sum(accepted)::bigint, sum(counted)::bigint, sum(filtered)::bigint,"
+                " sum(late)::bigint FROM headrace.metric_ledger WHERE query = %s AND metric = %s",
+                (self._query, name),
+            ).fetchone()
+            counts = dict(zip(COUNTS, sums or (), strict=True))
+            found[name] = {"rows": rows, **{key: value or 0 for key, value in counts.items()}}
+        return found
+
+    def _account(self, connection: Connection, batch_id: int, panes: list[Panes]) -> None:
+        with connection.cursor() as cursor:
+            cursor.executemany(
+                "INSERT INTO headrace.metric_ledger VALUES (%s, %s, %s, %s, %s, %s, %s)",
+                [
+                    (
+                        *(self._query, batch_id, mine.resolved.metric.name),
+                        *(mine.accepted, mine.counted, mine.filtered, mine.too_late),
+                    )
+                    for mine in panes
+                ],
+            )

@@ -1,0 +1,71 @@
+"""The outbox of flows: results that a transaction has decided and that wait for their topic."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from headrace.log.outbox import Lane, OutboxRecord
+from headrace.store.connection import Connection
+
+
+def open_lane(connection: Connection, query: str, topic: str) -> None:
+    connection.execute(
+        "INSERT INTO headrace.outbox_lanes (query, topic) VALUES (%s, %s) ON CONFLICT DO NOTHING",
+        (query, topic),
+    )
+
+
+def put(connection: Connection, query: str, topic: str, records: Iterable[tuple[str, str]]) -> None:
+    """Keys and values, in the order in which they are to be published."""
+    with (
+        connection.cursor() as cursor,
+        cursor.copy("COPY headrace.outbox (query, topic, key, value) FROM STDIN") as copy,
+    ):
+        for key, value in records:
+            copy.write_row((query, topic, key, value))
+
+
+def account(
+    connection: Connection, query: str, batch_id: int, flow: str, side: str, counts: tuple[int, int, int]
+) -> None:
+    """`counts`: how many events the batch accepted, how many of them the flow took, how many came late."""
+    connection.execute(
+        "INSERT INTO headrace.flow_ledger VALUES (%s, %s, %s, %s, %s, %s, %s)",
+        (query, batch_id, flow, side, *counts),
+    )
+
+
+class FlowOutbox:
+    """What the publisher of topics asks of an outbox."""
+
+    def lanes(self, connection: Connection, queries: Sequence[str]) -> list[Lane]:
+        rows = connection.execute(
+            "SELECT query, topic, epoch::text, published FROM headrace.outbox_lanes WHERE query = ANY(%s)"
+            " ORDER BY query, topic",
+            (list(queries),),
+        )
+        return [Lane(*row) for row in rows]
+
+    def unpublished(self, connection: Connection, lane: Lane, after: int, limit: int) -> list[OutboxRecord]:
+        """In the order in which they were committed: a query has one writer, which holds a lock."""
+        rows = connection.execute(
+            "SELECT position, key, value FROM headrace.outbox"
+            " WHERE query = %s AND topic = %s AND position > %s ORDER BY position LIMIT %s",
+            (lane.query, lane.topic, after, limit),
+        )
+        headers = [("headrace-query", lane.query.encode())]
+        return [
+            OutboxRecord(position, key.encode(), value.encode(), headers) for position, key, value in rows
+        ]
+
+    def note_published(self, connection: Connection, lane: Lane, position: int) -> None:
+        """What is in the topic leaves the outbox."""
+        connection.execute(
+            "UPDATE headrace.outbox_lanes SET published = greatest(published, %s), published_at = now()"
+            " WHERE query = %s AND topic = %s",
+            (position, lane.query, lane.topic),
+        )
+        connection.execute(
+            "DELETE FROM headrace.outbox WHERE query = %s AND topic = %s AND position <= %s",
+            (lane.query, lane.topic, position),
+        )
