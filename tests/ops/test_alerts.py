@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headrace.ops.alert_delivery import AlertDelivery
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
@@ -17,6 +16,7 @@ from headrace.cli import app as cli
 from headrace.local.scratch_store import scratch_store
 from headrace.local.services import Services
 from headrace.log.scan import TopicReader
+from headrace.ops.delivery import Delivery
 from headrace.ops.load import load_app
 from headrace.ops.simulate import Input, simulate
 from headrace.settings import Settings
@@ -39,7 +39,7 @@ def test_a_batch_opens_an_alert_and_the_engine_publishes_it(measured: Measured) 
     )
     # Opened by the second batch with five sales, corrected by the third.
     assert (state, windows, n, seq) == ("open", 1, "6", 1)
-    delivery = AlertDelivery(
+    delivery = Delivery(
         measured.loaded, Settings(folder=measured.folder), measured.connections, ["measured_sales"]
     )
     delivery.start()
