@@ -1,7 +1,8 @@
 """Crash points: named steps at which a test can end a process, as kill -9 would.
 
-`HEADRACE_CRASH=step:pid:file` kills the process `pid` (`self`: the one that reaches the step) the first time
-the step is reached; `file` is made first, so that the restarted process passes the step.
+`HEADRACE_CRASH` names a file, in which a test writes `step pid` whenever it likes: the process `pid` (`self`:
+the one that reaches the step) is killed the first time the step is reached. The file is renamed to
+`<file>.<step>` first, so that the next one to come by passes the step.
 """
 
 from __future__ import annotations
@@ -24,14 +25,29 @@ STEPS = (
 ALERT_STEPS = ("before_alert_publish", "before_alert_commit", "after_alert_commit")
 
 
+def arm(file: Path, step: str, pid: int | str) -> Path:
+    """Ask for a crash; returns the file that will be there once it has happened."""
+    draft = file.with_suffix(".draft")
+    draft.write_text(f"{step} {pid}")
+    draft.rename(file)
+    return _done(file, step)
+
+
 def crash_point(step: str) -> None:
     """Does nothing unless the environment asks for a crash at this step."""
-    wanted = os.environ.get(VARIABLE)
-    if wanted is None or not wanted.startswith(f"{step}:"):
+    named = os.environ.get(VARIABLE)
+    if named is None:
         return
-    _, pid, file = wanted.split(":", 2)
+    file = Path(named)
     try:
-        Path(file).touch(exist_ok=False)
-    except FileExistsError:
+        wanted, pid = file.read_text().split()
+        if wanted != step:
+            return
+        file.rename(_done(file, step))
+    except FileNotFoundError:
         return
     os.kill(os.getpid() if pid == "self" else int(pid), signal.SIGKILL)
+
+
+def _done(file: Path, step: str) -> Path:
+    return file.with_name(f"{file.name}.{step}")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headrace import tumbling
-from headrace.crash import ALERT_STEPS, VARIABLE
+from headrace.crash import ALERT_STEPS, VARIABLE, arm
 from headrace.local.connect import connections_of
 from headrace.local.services import Services
 from headrace.log.scan import LogRecord, TopicReader
@@ -53,12 +53,12 @@ class Published:
             "alerts", AlertOutbox(), Store(self.services.store_url), [self.history.query], self.options
         )
 
-    def process(self, crash: str = "") -> subprocess.CompletedProcess[str]:
+    def process(self, crash: Path | None = None) -> subprocess.CompletedProcess[str]:
         arguments = [self.services.store_url, self.services.bootstrap, self.history.query]
         return subprocess.run(
             [sys.executable, "-m", "tests.alerts.publish_process", *arguments],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **({VARIABLE: crash} if crash else {})},
+            env={**os.environ, "PYTHONPATH": str(ROOT), **({VARIABLE: str(crash)} if crash else {})},
             capture_output=True,
             text=True,
             timeout=90,
@@ -101,9 +101,10 @@ def test_events_are_published_once_and_in_order(published: Published) -> None:
 def test_killed_at_every_step(published: Published, tmp_path: Path) -> None:
     for step in ALERT_STEPS:
         published.happen(2)
-        killed = published.process(f"{step}:self:{tmp_path / step}")
+        happened = arm(tmp_path / "crash", step, "self")
+        killed = published.process(tmp_path / "crash")
         assert killed.returncode == -signal.SIGKILL, f"{step} was not reached: {killed.stderr}"
-        assert (tmp_path / step).exists()
+        assert happened.exists()
     done = published.process()
     assert done.returncode == 0, done.stderr
     published.check()

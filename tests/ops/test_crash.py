@@ -19,7 +19,7 @@ import psycopg
 import pytest
 from confluent_kafka import Consumer, Message, TopicPartition
 
-from headrace.crash import STEPS
+from headrace.crash import STEPS, VARIABLE, arm
 from headrace.local.connect import connections_of
 from headrace.local.services import Services
 from headrace.log.produce import produce
@@ -67,20 +67,31 @@ class Shop:
             rate=None,
         )
 
-    def start_engine(self, crash: str = "") -> subprocess.Popen[bytes]:
-        """`crash` is a step and whom to kill there: `step:driver`, `step:self` or `step:<pid>`."""
-        environment = {**os.environ, "HEADRACE_TRIGGER_SECONDS": "0.2", "HEADRACE_PUBLISH_SECONDS": "8"}
-        prefix = ""
-        if crash:
-            step, whom = crash.split(":")
-            prefix = f"HEADRACE_CRASH={step}:{'$$' if whom == 'driver' else whom}:{self.folder}/{step} "
-        command = f"{prefix}exec {sys.executable} -m headrace.cli run {self.folder / 'app'}"
+    def start_engine(self) -> subprocess.Popen[bytes]:
+        environment = {
+            **os.environ,
+            "HEADRACE_TRIGGER_SECONDS": "0.2",
+            "HEADRACE_PUBLISH_SECONDS": "8",
+            VARIABLE: str(self.crash),
+        }
         with (self.folder / "engine.log").open("ab") as log:
             engine = subprocess.Popen(
-                ["sh", "-c", command], cwd=self.folder, env=environment, stdout=log, stderr=log
+                [sys.executable, "-m", "headrace.cli", "run", str(self.folder / "app")],
+                cwd=self.folder,
+                env=environment,
+                stdout=log,
+                stderr=log,
             )
         self.engines.append(engine)
         return engine
+
+    def kill_at(self, step: str, pid: int | str) -> None:
+        """Returns once somebody has reached the step and the process has been killed."""
+        wait_for(arm(self.crash, step, pid).exists)
+
+    @property
+    def crash(self) -> Path:
+        return self.folder / "crash"
 
     def wait_until_read(self, engine: subprocess.Popen[bytes]) -> None:
         snapshots = Snapshots(self.loaded, connections_of(self.services))
@@ -201,39 +212,40 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
 def test_killing_the_driver_at_every_step(shop: Shop) -> None:
     shop.send(EVENTS, seed=1)
     for step in STEPS:
-        engine = shop.start_engine(crash=f"{step}:driver")
-        assert engine.wait(DEADLINE) == -signal.SIGKILL, f"{step} was not reached"
-        assert (shop.folder / step).exists()
+        engine = shop.start_engine()
+        shop.kill_at(step, engine.pid)
+        assert engine.wait(DEADLINE) == -signal.SIGKILL
     engine = shop.start_engine()
     shop.wait_until_read(engine)
     shop.stop_engine(engine)
     shop.check(EVENTS)
 
 
-@pytest.mark.parametrize("step", ["before_task_commit", "after_task_commit"])
-def test_killing_a_python_worker(shop: Shop, step: str) -> None:
-    shop.send(EVENTS // 2, seed=2)
-    engine = shop.start_engine(crash=f"{step}:self")
-    wait_for((shop.folder / step).exists)
-    shop.wait_until_read(engine)
+def test_killing_python_workers(shop: Shop) -> None:
+    steps = ("before_task_commit", "after_task_commit")
+    engine = shop.start_engine()
+    for n, step in enumerate(steps):
+        armed = arm(shop.crash, step, "self")
+        shop.send(EVENTS // 4, seed=20 + n)
+        wait_for(armed.exists)
+        shop.wait_until_read(engine)
     shop.stop_engine(engine)
-    shop.check(EVENTS // 2)
+    shop.check(EVENTS // 4 * len(steps))
 
 
-@pytest.mark.parametrize(
-    "step", ["before_publish", "before_task_commit", "after_task_commit", "after_store_commit"]
-)
-def test_killing_the_broker(shop: Shop, step: str) -> None:
-    shop.send(EVENTS // 2, seed=3)
-    engine = shop.start_engine(crash=f"{step}:{shop.services.broker.pid}")
-    wait_for((shop.folder / step).exists)
-    wait_for(lambda: not shop.services.broker.is_running())
-    shop.services.broker.kill()
-    shop.services.broker.start()
-    shop.services.publish()
-    shop.wait_until_read(engine)
+def test_killing_the_broker(shop: Shop) -> None:
+    steps = ("before_publish", "before_task_commit", "after_task_commit", "after_store_commit")
+    engine = shop.start_engine()
+    for n, step in enumerate(steps):
+        shop.send(EVENTS // 2, seed=30 + n)  # batches enough to come by the step after it is armed
+        shop.kill_at(step, shop.services.broker.pid)
+        wait_for(lambda: not shop.services.broker.is_running())
+        shop.services.broker.kill()
+        shop.services.broker.start()
+        shop.services.publish()
+        shop.wait_until_read(engine)
     shop.stop_engine(engine)
-    shop.check(EVENTS // 2)
+    shop.check(EVENTS // 2 * len(steps))
 
 
 def test_postgres_away_for_half_a_minute(shop: Shop) -> None:

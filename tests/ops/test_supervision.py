@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from headrace.crash import arm
 from headrace.local.connect import connections_of
 from headrace.ops.health import health_of
 from headrace.ops.pipeline import PipelineView
@@ -49,7 +50,8 @@ def test_a_failure_is_shown_and_sigterm_finishes_the_batch(shop: Shop) -> None:
         return dict(view.now()["sources"][0])
 
     shop.send(FIRST, seed=5)
-    engine = shop.start_engine(crash="before_task_commit:self")
+    arm(shop.crash, "before_task_commit", "self")
+    engine = shop.start_engine()
     wait_for(lambda: source()["received"] == FIRST and source()["state"] is not None)
     wait_for(lambda: set(source()["durations_ms"] or ()) >= STEPS | CHECKPOINT)
     seen = source()
