@@ -19,11 +19,11 @@ from headrace.fates import ACCEPTED, Tally, by_partition, latest
 from headrace.gate.clock import Clocks, Extent, measure_extent, with_fates
 from headrace.gate.ledger import Batch, Entry
 from headrace.log.progress import BatchFacts
-from headrace.log.publish import Published, limit_arrow_rows
+from headrace.log.publish import limit_arrow_rows
 
 
 class Topics(Protocol):
-    def publish(self, rows: DataFrame, batch_id: int, clocks: dict[int, int | None]) -> Published: ...
+    def publish(self, rows: DataFrame, batch_id: int, clocks: dict[int, int | None]) -> list[Tally]: ...
 
 
 class Accounts(Protocol):
@@ -148,12 +148,12 @@ class GateBatches:
 
     def _send(self, judged: DataFrame, batch_id: int, clocks: dict[int, int | None]) -> list[Tally]:
         if self.publish:
-            return self._topics.publish(judged, batch_id, clocks).tallies
+            return self._topics.publish(judged, batch_id, clocks)
         accepted = judged.where(F.col("fate") == ACCEPTED).groupBy("partition")
         counted = accepted.agg(F.count("*"), F.max("event_time")).collect()
         others = judged.where(F.col("fate") != ACCEPTED)
         published = self._topics.publish(others, batch_id, clocks)
-        return published.tallies + [Tally(p, accepted=n, clock=clock) for p, n, clock in counted]
+        return published + [Tally(p, accepted=n, clock=clock) for p, n, clock in counted]
 
     def _derive(self, judged: DataFrame, extent: Extent, clocks: Clocks, rows: int) -> Mapping[str, Any]:
         if self._views is None:

@@ -18,10 +18,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headrace.contracts.model import Contract
-from headrace.fates import ACCEPTED, LATE, REJECTED
+from headrace.fates import ACCEPTED, LATE, REJECTED, Tally
 from headrace.log.arrivals import fields_of, instant_of
 from headrace.log.file_source import BatchFile
-from headrace.log.publish import Published
 from headrace.log.publish_task import count_fates
 
 NAMES = {ACCEPTED: "accepted", REJECTED: "rejected", LATE: "late"}
@@ -42,7 +41,7 @@ class FileTopics:
         self._rows = self._file(f"{name}.fates.part")
         self._places: array[int] = array("q")  # line, position, … in the order of arrival
 
-    def publish(self, rows: DataFrame, batch_id: int, clocks: dict[int, int | None]) -> Published:
+    def publish(self, rows: DataFrame, batch_id: int, clocks: dict[int, int | None]) -> list[Tally]:
         """Write a batch; a record of the input that is not among the rows was dropped as a duplicate."""
         judged = rows.select(
             "line",
@@ -60,7 +59,7 @@ class FileTopics:
                 self._add_duplicate(record)
             else:
                 self._add(record, row)
-        return Published([t for part in judged.to_batches() for t in count_fates(part)], repeated=False)
+        return [t for part in judged.to_batches() for t in count_fates(part)]
 
     def finish(self) -> None:
         """Put the rows about fates into the order of the lines."""

@@ -7,7 +7,6 @@ When a batch runs again, a task whose marker is there publishes nothing and answ
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,17 +22,9 @@ from headrace.log.markers import committed, take_over
 from headrace.log.publish_task import Marker, TaskPlan, marker_place, run_task
 from headrace.log.slots import used_ids
 
-TALLY_TYPE = (
-    "partition int, accepted bigint, rejected bigint, late bigint, reasons string, clock bigint, done boolean"
-)
+TALLY_TYPE = "partition int, accepted bigint, rejected bigint, late bigint, reasons string, clock bigint"
 ARROW_ROWS = 10_000
 ARROW_BYTES = 64 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class Published:
-    tallies: list[Tally]
-    repeated: bool  # whether some task found its marker, that is: an earlier attempt had published
 
 
 class Publisher:
@@ -74,7 +65,7 @@ class Publisher:
                 ) from error
         self._markers = None
 
-    def publish(self, rows: DataFrame, batch_id: int, clocks: dict[int, int | None]) -> Published:
+    def publish(self, rows: DataFrame, batch_id: int, clocks: dict[int, int | None]) -> list[Tally]:
         """Send every row to the topic of its fate; returns what Kafka acknowledged."""
         if self._markers is None:
             self._markers = self._read_markers(_tasks(rows))
@@ -111,7 +102,7 @@ class Publisher:
             F.to_json("reasons").cast("binary").alias("reasons"),
         )
         results = columns.mapInArrow(partial(run_task, plan), TALLY_TYPE).collect()
-        return Published([_tally(row) for row in results], any(row.done for row in results))
+        return [_tally(row) for row in results]
 
     def _read_markers(self, tasks: int) -> dict[int, Marker]:
         markers = {}

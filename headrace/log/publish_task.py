@@ -48,7 +48,6 @@ RESULT = pa.schema(
         ("late", pa.int64()),
         ("reasons", pa.string()),
         ("clock", pa.int64()),
-        ("done", pa.bool_()),
     ]
 )
 
@@ -84,7 +83,7 @@ def run_task(plan: TaskPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
     marker = plan.markers.get(task)
     if marker is not None:
         tallies = [tally for batch in batches for tally in count_fates(batch)]
-        yield _result(_from_metadata(marker.metadata) or tallies, done=True)
+        yield _result(_from_metadata(marker.metadata) or tallies)
         return
     counted: list[Tally] = []
     sink: Sink | None = None
@@ -103,7 +102,7 @@ def run_task(plan: TaskPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
         if sink is not None:
             sink.discard()
         raise
-    yield _result(counted, done=False)
+    yield _result(counted)
 
 
 class Sink:
@@ -283,7 +282,7 @@ def _from_metadata(metadata: str) -> list[Tally]:
     return [Tally(*fields) for fields in json.loads(zlib.decompress(base64.b64decode(metadata)))]
 
 
-def _result(tallies: list[Tally], *, done: bool) -> pa.RecordBatch:
+def _result(tallies: list[Tally]) -> pa.RecordBatch:
     rows = [
         {
             "partition": t.partition,
@@ -292,7 +291,6 @@ def _result(tallies: list[Tally], *, done: bool) -> pa.RecordBatch:
             "late": t.late,
             "reasons": json.dumps(t.reasons),
             "clock": t.clock,
-            "done": done,
         }
         for t in by_partition(tallies).values()
     ]

@@ -13,6 +13,7 @@ from headrace.contracts.model import Contract
 from headrace.errors import ServiceError
 from headrace.log.lag import LagReader, PartitionLag
 from headrace.ops.load import LoadedApp
+from headrace.store.alert_export import waiting_events
 from headrace.store.connection import Connection, Store
 from headrace.store.reports import Report, read_reports
 from headrace.store.totals import Counted, Totals, counted_on
@@ -65,6 +66,7 @@ class PipelineFacts:
     at: datetime
     sources: list[SourceFacts]
     incidents: dict[tuple[str, str], int] = field(default_factory=dict)  # open, by alert and severity
+    waiting: dict[str, int] = field(default_factory=dict)  # results that have not left the store, by outbox
     problems: list[str] = field(default_factory=list)
 
 
@@ -96,13 +98,13 @@ class FactReader:
         if not self._prepared:
             self._store.prepare()
             self._prepared = True
-        stored, incidents = self._store.transact(self._stored)
+        stored, incidents, waiting = self._store.transact(self._stored)
         lags, problems = self._lags(stored)
         sources = [
             SourceFacts(**facts, lags=None if lags is None else lags[facts["contract"].topics.raw])
             for facts in stored
         ]
-        return PipelineFacts(self.loaded.name, datetime.now(UTC), sources, incidents, problems)
+        return PipelineFacts(self.loaded.name, datetime.now(UTC), sources, incidents, waiting, problems)
 
     def _lags(
         self, stored: list[dict[str, Any]]
@@ -118,7 +120,9 @@ class FactReader:
         except ServiceError as error:
             return None, [error.what]
 
-    def _stored(self, connection: Connection) -> tuple[list[dict[str, Any]], dict[tuple[str, str], int]]:
+    def _stored(
+        self, connection: Connection
+    ) -> tuple[list[dict[str, Any]], dict[tuple[str, str], int], dict[str, int]]:
         app = self.loaded.name
         queries = [query_name(app, source) for source in self.loaded.contracts]
         reports = read_reports(connection, queries)
@@ -142,7 +146,7 @@ class FactReader:
                     "recent": _recent(connection, query),
                 }
             )
-        return found, _open_incidents(connection, app)
+        return found, _open_incidents(connection, app), _waiting(connection, app, queries)
 
 
 def _clocks(connection: Connection, query: str) -> dict[int, Clock]:
@@ -192,6 +196,18 @@ def _open_incidents(connection: Connection, app: str) -> dict[tuple[str, str], i
         (app,),
     )
     return {(alert, severity): count for alert, severity, count in rows}
+
+
+def _waiting(connection: Connection, app: str, queries: list[str]) -> dict[str, int]:
+    alerts = waiting_events(connection, app)
+    found = connection.execute("SELECT count(*) FROM headrace.outbox WHERE query = ANY(%s)", (queries,))
+    [flows] = found.fetchone() or (0,)
+    return {
+        "alerts": alerts["unpublished"],
+        "flows": flows,
+        "webhooks": alerts["undelivered"],
+        "given_up": alerts["dead"],
+    }
 
 
 def _exists(connection: Connection, table: str) -> bool:

@@ -109,6 +109,8 @@ def samples(facts: PipelineFacts) -> Iterator[Sample]:
     yield "headrace_up", (facts.app, "engine"), float(any(running))
     for (alert, severity), count in facts.incidents.items():
         yield "headrace_incidents_open", (facts.app, alert, severity), count
+    for outbox, count in facts.waiting.items():
+        yield "headrace_outbox_waiting", (facts.app, outbox), count
     for source in facts.sources:
         mine = (facts.app, source.contract.name)
         yield from _log(source, mine)

@@ -121,6 +121,11 @@ NAMES = (
     MetricName(
         "headrace_incidents_open", "gauge", ("app", "alert", "severity"), "open incidents of declared alerts"
     ),
+    MetricName(
+        *("headrace_outbox_waiting", "gauge", ("app", "outbox")),
+        "results that have not left the store: `alerts` and `flows` for their topics, `webhooks` for their"
+        " delivery; `given_up`: webhooks that failed for good",
+    ),
 )
 BY_NAME = {named.name: named for named in NAMES}
 

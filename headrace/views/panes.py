@@ -72,50 +72,52 @@ class PaneJob:
     def __init__(self, resolved: list[ResolvedMetric]) -> None:
         self._resolved = resolved
         self._branches = [b for n, r in enumerate(resolved) for b in _branches(n, r)]
+        # Without watermarks, that is in nearly all batches, the text stays the same.
+        self._usual = {few: _Text(resolved, self._branches, {}, few) for few in (True, False)}
 
     def reduce(self, session: SparkSession, watermarks: Watermarks, rows: int) -> list[Panes]:
         """`watermarks` holds only what could make an event of this batch miss a window by itself."""
         few = rows < FEW
-        places = [_Place(r.metric, watermarks) for r in self._resolved]
-        fused = Fused([self._fused(n, places) for n, b in enumerate(self._branches) if b.is_fixed])
-        width = self._width(fused)
-        query = session.sql(self._text(fused, width, places, few))
+        text = _Text(self._resolved, self._branches, watermarks, few) if watermarks else self._usual[few]
+        query = session.sql(text.job)
         panes = [Panes(r) for r in self._resolved]
-        for number, pane, missed, dims, items in _rows(query.coalesce(1) if few else query, width):
+        for number, pane, missed, dims, items in _rows(query.coalesce(1) if few else query, text.width):
             if number < 0:
                 for mine, filtered in zip(panes, items[1:], strict=False):
                     mine.accepted, mine.filtered = int(items[0] or 0), int(filtered or 0)
                 continue
             branch = self._branches[number]
-            own = fused.items(number, items) if branch.is_fixed else items
+            own = text.fused.items(number, items) if branch.is_fixed else items
             _take(panes[branch.metric], branch, (pane, missed, branch.grouping), dims, own)
         if any(missed for mine in panes for _, missed, *_ in mine.rows):
-            for row in session.sql(_late(self._resolved, places)).toArrow().to_pylist():
+            for row in session.sql(text.late).toArrow().to_pylist():
                 panes[row["metric"]].late.append(row)
         return panes
 
-    def _width(self, fused: Fused) -> Width:
-        """How many columns of dims and of items are enough for every branch."""
-        dims, items = fused.width
-        return Width(
-            max([dims, *[len(b.dims) for b in self._branches]]),
-            max([items, len(self._resolved) + 1, *[len(b.aggregates) for b in self._branches]]),
+
+class _Text:
+    """The SQL of the job for given watermarks, and where its rows keep what."""
+
+    def __init__(
+        self, resolved: list[ResolvedMetric], branches: list[Branch], watermarks: Watermarks, few: bool
+    ) -> None:
+        places = [_Place(r.metric, watermarks) for r in resolved]
+        fixed = {n: b for n, b in enumerate(branches) if b.is_fixed}
+        self.fused = Fused([_fused(n, b, places[b.metric]) for n, b in fixed.items()])
+        dims, items = self.fused.width
+        self.width = Width(
+            max([dims, *[len(b.dims) for b in branches]]),
+            max([items, len(resolved) + 1, *[len(b.aggregates) for b in branches]]),
         )
+        own = [_alone(n, b, places[b.metric], self.width) for n, b in enumerate(branches) if not b.is_fixed]
+        shared = [self.fused.select("accepted", self.width.columns)] if fixed else []
+        parts = " UNION ALL ".join([_totals(resolved, self.width), *shared, *own])
+        self.job = f"WITH {accepted_events(few)} {parts}"
+        self.late = _late(resolved, places)
 
-    def _fused(self, number: int, places: list[_Place]) -> FusedBranch:
-        branch = self._branches[number]
-        place = places[branch.metric]
-        return FusedBranch(number, branch.takes, place.pane, place.missed, branch.dims, branch.aggregates)
 
-    def _text(self, fused: Fused, width: Width, places: list[_Place], few: bool) -> str:
-        own = [
-            _alone(n, branch, places[branch.metric], width)
-            for n, branch in enumerate(self._branches)
-            if not branch.is_fixed
-        ]
-        shared = [fused.select("accepted", width.columns)] if any(b.is_fixed for b in self._branches) else []
-        parts = " UNION ALL ".join([_totals(self._resolved, width), *shared, *own])
-        return f"WITH {accepted_events(few)} {parts}"
+def _fused(number: int, branch: Branch, place: _Place) -> FusedBranch:
+    return FusedBranch(number, branch.takes, place.pane, place.missed, branch.dims, branch.aggregates)
 
 
 @dataclass(frozen=True)

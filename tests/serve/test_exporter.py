@@ -106,6 +106,7 @@ def test_the_numbers(books: Books) -> None:
         found["headrace_metric_freshness_slo_seconds{app=exported,metric=sold,source=exported_sales}"] == 30
     )
     assert found["headrace_incidents_open{alert=few_sales,app=exported,severity=critical}"] == 1
+    assert found["headrace_outbox_waiting{app=exported,outbox=flows}"] == 0
     assert found["headrace_sink_seconds{app=exported,sink=store,source=exported_sales}"] == 0.05
 
 
