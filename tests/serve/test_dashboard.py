@@ -23,6 +23,7 @@ from headrace.connections import Connections
 from headrace.local.services import Services
 from headrace.log.topics import ensure_topics
 from headrace.ops.load import LoadedApp, load_app
+from headrace.store.changes import announce
 from tests.serve.browser import CHROMIUM, DESK, PHONE, Tab, chromium, opened
 from tests.serve.running import running_server, wait_until
 from tests.serve.seed import TURANMART, Seed
@@ -130,15 +131,19 @@ def reject(connections: Connections, loaded: LoadedApp) -> None:
     assert producer.flush(20) == 0
 
 
-def raise_alert(store_url: str) -> None:
+def raise_alert(
+    store_url: str, id_: str = "a1", alert: str = "low_conversion", region: str = "bishkek"
+) -> None:
     with psycopg.connect(store_url) as connection:
         connection.execute(
             'INSERT INTO headrace.alerts (id, app, alert, metric, severity, state, resolution, "grouping",'
             ' dimensions, window_start, window_end, windows, "values", message, runbook, seq, opened_at,'
-            " updated_at) VALUES ('a1', 'turanmart', 'low_conversion', 'conversion_1m', 'critical', 'open',"
-            " '', 'region', '{\"region\": \"bishkek\"}', now(), now(), 3, '{}',"
-            " 'conversion under 1 % for 3 windows', '/runbooks/incident-alerts', 1, now(), now())"
+            " updated_at) VALUES (%s, 'turanmart', %s, 'conversion_1m', 'critical', 'open',"
+            " '', 'region', jsonb_build_object('region', %s::text), now(), now(), 3, '{}',"
+            " 'conversion under one percent for 3 windows', '/runbooks/incident-alerts', 1, now(), now())",
+            (id_, alert, region),
         )
+        announce(connection, "turanmart.dashboard_clickstream")
 
 
 def test_the_page_tells_in_one_look_how_things_are(tab: Tab, shop: Shop, screenshots: Path) -> None:
@@ -213,6 +218,43 @@ def test_a_correction_is_seen_when_it_happens(tab: Tab, shop: Shop, screenshots:
     assert tab.page.locator(f"{CHART} .halo").count() >= 1
     assert tab.page.locator(f"{CHART} .diamond").count() >= 1
     tab.keep(screenshots, "correction")
+
+
+def test_an_alert_is_in_the_page_when_it_opens(tab: Tab, shop: Shop) -> None:
+    assert "astana" not in tab.text("#alerts")
+    began = time.monotonic()
+    raise_alert(shop.connections.store_url, "a2", "slow_checkout", "astana")
+    tab.wait("() => document.querySelector('#alerts').innerText.includes('slow_checkout')")
+    assert time.monotonic() - began < 5, "that was the poll of every 20 seconds, not the push"
+    assert "astana" in tab.text("#alerts")
+    tab.wait("() => document.querySelector('[data-verdict=business]').innerText.includes('1 other alert')")
+
+
+def test_a_leak_and_an_absent_engine_are_the_first_thing_one_reads(tab: Tab, shop: Shop) -> None:
+    query = "turanmart.dashboard_payments"
+
+    def lose(records: int) -> None:
+        with psycopg.connect(shop.connections.store_url) as connection:
+            connection.execute(
+                "UPDATE headrace.ledger SET accepted = accepted - %s WHERE query = %s AND batch_id = 0"
+                " AND partition = 0",
+                (records, query),
+            )
+            announce(connection, query)
+
+    def says(text: str) -> None:
+        verdict = "(text) => document.querySelector('[data-verdict=pipeline]').innerText.includes(text)"
+        tab.wait(verdict, text)
+
+    says("Down")
+    lose(1)
+    says("dashboard_payments: 1 record without a fate")
+    href = tab.page.get_attribute('[data-verdict="pipeline"] .runbook', "href")
+    assert href == "runbooks/unaccounted-records"
+    lose(-1)
+    says("Down")
+    shop.seed.report()
+    tab.wait("() => !document.querySelector('[data-verdict=pipeline]').innerText.includes('Down')")
 
 
 def test_a_dropped_connection_recovers_without_a_gap(tab: Tab, shop: Shop, screenshots: Path) -> None:
