@@ -82,7 +82,18 @@ class SecuredBroker(Broker):
 def make_keys(folder: Path) -> Path:
     """A certificate that is its own authority, and its key in one file with it."""
     key, certificate = folder / "key.pem", folder / "authority.pem"
-    made = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost".split()
+    made = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "1",
+        "-subj",
+        "/CN=localhost",
+    ]
     made += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
     subprocess.run(made, check=True, capture_output=True)
     both = folder / "keys.pem"
