@@ -8,8 +8,8 @@ from importlib.resources import files
 
 from pyspark.sql import SparkSession
 
-from headrace.local.jars import spark_jars
-from headrace.local.java import find_java
+from headrace.local.jars import cache_dir, spark_jars
+from headrace.local.java import find_java, home_for_spark
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 JVM_OPTIONS = (
@@ -38,7 +38,7 @@ def build_session(
     extra: dict[str, str] | None = None,
 ) -> SparkSession:
     """A session for streaming: RocksDB state, UTC, one shuffle partition for each core, quiet logs."""
-    os.environ.setdefault("JAVA_HOME", str(find_java().home))
+    os.environ["JAVA_HOME"] = str(home_for_spark(find_java(), cache_dir() / "java"))
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     log_config = files("headrace") / "log4j2.properties"

