@@ -73,7 +73,7 @@ class Recount:
             self.unjudged += 1
             return
         sound = examine(self.contract, record.value, copy.log_time)
-        if sound is None:
+        if sound is None or (sound.names_twice and claimed == REJECTED):
             self._settle(copy, claimed, REJECTED)
         elif claimed == REJECTED:
             self._settle(copy, claimed, self._by_clock(copy, sound))

@@ -24,17 +24,34 @@ _BEYOND = object()  # a number that no double holds belongs in no field
 
 @dataclass(frozen=True)
 class Sound:
-    """A record that keeps the contract."""
+    """A record that keeps the contract.
+
+    Where a name occurs twice in it, JSON leaves open which value counts: the last one does here, and the gate
+    may reject for either.
+    """
 
     event_id: str
     at: int  # event time in microseconds
+    names_twice: bool = False
 
 
 def examine(contract: Contract, value: bytes | None, log_time: int) -> Sound | None:
     """The event of a record, or None where the record breaks a rule of the contract."""
+    names_twice = False
+
+    def members(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        nonlocal names_twice
+        found = dict(pairs)
+        names_twice = names_twice or len(found) < len(pairs)
+        return found
+
     try:
         record = json.loads(
-            (value or b"").decode(), parse_int=_integer, parse_float=_fraction, parse_constant=_refuse
+            (value or b"").decode(),
+            object_pairs_hook=members,
+            parse_int=_integer,
+            parse_float=_fraction,
+            parse_constant=_refuse,
         )
     except (ValueError, RecursionError):
         return None
@@ -49,7 +66,9 @@ def examine(contract: Contract, value: bytes | None, log_time: int) -> Sound | N
     moment = ordered(text, "timestamp")
     assert isinstance(moment, datetime)
     at = (moment - _EPOCH) // MICROSECOND
-    return None if at > log_time * 1000 + contract.max_future_skew // MICROSECOND else Sound(event_id, at)
+    if at > log_time * 1000 + contract.max_future_skew // MICROSECOND:
+        return None
+    return Sound(event_id, at, names_twice)
 
 
 def python_rules(contract: Contract) -> Contract:

@@ -187,6 +187,22 @@ def test_a_hostile_number_is_refused_in_a_field_and_ignored_elsewhere() -> None:
     assert examine(CONTRACT, event(other=7).replace(b"7", b"1" * 1001), now) is None
 
 
+def test_a_zone_has_less_than_sixty_minutes() -> None:
+    now = int(NOON.timestamp() * 1000)
+    assert examine(CONTRACT, event().replace(b"+00:00", b"+00:59"), now) is not None
+    assert examine(CONTRACT, event().replace(b"+00:00", b"+00:60"), now) is None
+
+
+def test_a_record_that_names_a_field_twice_may_be_rejected_for_either_value() -> None:
+    twice = event("a").replace(b"{", b'{"event_id": 7, ', 1)
+    sound = examine(CONTRACT, twice, int(NOON.timestamp() * 1000))
+    assert sound is not None and sound.names_twice
+    for fate in (ACCEPTED, REJECTED):
+        assert recounted([(0, twice, 0, fate), (0, event("b"), 1, ACCEPTED)])[0] == {}
+    once = event("a")
+    assert recounted([(0, once, 0, REJECTED), (0, event("b"), 1, ACCEPTED)])[0] == {"wrong_fate": [(0, 0)]}
+
+
 @pytest.mark.parametrize("stream", sorted(CONTRACTS))
 def test_fuzzed_records_are_judged_as_the_oracle_judges_them(stream: str) -> None:
     contract = CONTRACTS[stream]
