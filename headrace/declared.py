@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from headrace.alerts import Alert
+from headrace.joins import JoinSide
 from headrace.metrics import Metric
 
 
@@ -16,7 +17,8 @@ class Declared:
     metrics: tuple[Metric, ...] = ()
     alerts: tuple[Alert, ...] = ()
     keep_alerts: timedelta = timedelta(days=90)
+    joins: tuple[JoinSide, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether anything is derived at all."""
-        return bool(self.metrics)
+        return bool(self.metrics or self.joins)

@@ -35,6 +35,38 @@ def account(
     )
 
 
+def count(
+    connection: Connection,
+    key: tuple[str, str, str],
+    batch_id: int | None = None,
+    *,
+    taken: int = 0,
+    matched: int = 0,
+    unmatched: int = 0,
+    late: int = 0,
+    pending_in: str | None = None,
+) -> None:
+    """Add to the totals of a side, whose key is its query, flow and side; its first batch makes the row."""
+    counts = (taken, matched, unmatched, late)
+    if batch_id is None:
+        if any(counts):
+            connection.execute(
+                "UPDATE headrace.flow_sides SET taken = taken + %s, matched = matched + %s,"
+                " unmatched = unmatched + %s, late = late + %s"
+                " WHERE query = %s AND flow = %s AND side = %s",
+                (*counts, *key),
+            )
+        return
+    connection.execute(
+        "INSERT INTO headrace.flow_sides AS f (query, flow, side, first_batch, taken, matched, unmatched,"
+        " late, pending_in) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)"
+        " ON CONFLICT (query, flow, side) DO UPDATE SET"
+        " taken = f.taken + excluded.taken, matched = f.matched + excluded.matched,"
+        " unmatched = f.unmatched + excluded.unmatched, late = f.late + excluded.late",
+        (*key, batch_id, *counts, pending_in),
+    )
+
+
 class FlowOutbox:
     """What the publisher of topics asks of an outbox."""
 
