@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple
 
 from headrace.alerts import Alert
 from headrace.joins import JoinSide
 from headrace.metrics import Metric
+
+
+class FlowTopic(NamedTuple):
+    """A topic that flows publish to. A key keeps its order inside its partition."""
+
+    name: str
+    partitions: int
+    keep: timedelta
 
 
 @dataclass(frozen=True)

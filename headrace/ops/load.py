@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -12,9 +13,9 @@ from pathlib import Path
 from headrace.alerts import Alert
 from headrace.app import App, Source
 from headrace.contracts import Contract, load_contracts
-from headrace.declared import Declared
+from headrace.declared import Declared, FlowTopic
 from headrace.errors import AppError, HeadraceError, known_names
-from headrace.joins import SIDES, Join, JoinSide
+from headrace.joins import SIDES, Join, JoinSide, lane_name
 from headrace.metrics import Metric
 from headrace.panels import ShownPanel, panels_shown
 from headrace.views.alert_check import check_alert
@@ -87,6 +88,20 @@ class LoadedApp:
             for side in SIDES
             if join.stream(side) == stream
         ]
+
+    def flow_topics(self, streams: Collection[str]) -> list[FlowTopic]:
+        """The topics of flows for which the queries of these streams answer, each once."""
+        found: dict[str, FlowTopic] = {}
+        for join in self.app.joins.values():
+            if join.left in streams:
+                contract = self.contract(join.left)
+                for topic in join.topics:
+                    found.setdefault(topic, FlowTopic(topic, contract.partitions, contract.retention))
+        return list(found.values())
+
+    def flow_lanes(self, streams: Collection[str]) -> list[str]:
+        """Under which names, besides their queries, the flows of these streams write to the outbox."""
+        return [lane_name(self.name, join.name) for join in self.app.joins.values() if join.left in streams]
 
     def panels(self) -> list[ShownPanel]:
         return panels_shown(self.app.panels.values(), self.app.metrics, self.contracts)

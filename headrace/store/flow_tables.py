@@ -49,7 +49,7 @@ FLOW_TABLES = (
         matched bigint NOT NULL DEFAULT 0,
         unmatched bigint NOT NULL DEFAULT 0,
         late bigint NOT NULL DEFAULT 0,
-        pending_in text,
+        pending_in text[],
         PRIMARY KEY (query, flow, side)
     )
     """,

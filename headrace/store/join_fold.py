@@ -34,7 +34,6 @@ class JoinFold:
         self._join, self._side, self._queries = resolved.join, side, queries
         self._keys = {s: (queries[s], self._join.name, s) for s in SIDES}
         self._pairs, self._outcome = Pairs(self._shape), Outcome(self._shape)
-        self._pending_in = self._shape.pending[side].as_string(None)
         # Every pair counts, or the log has an order: then a pair is decided when its second event comes.
         self._at_once = self._join.kind == "one_to_many" or resolved.order == "log"
 
@@ -67,7 +66,13 @@ class JoinFold:
             (sum(entry.accepted for entry in batch.entries), taken, len(late)),
         )
         totals = {"taken": taken, "matched": matched, "unmatched": keyless, "late": len(late)}
-        count(connection, key, batch.batch_id, pending_in=self._pending_in, **totals)
+        count(
+            connection,
+            key,
+            batch.batch_id,
+            pending_in=[self._shape.app, f"{self._join.name}__{self._side}"],
+            **totals,
+        )
 
     def advance(
         self, connection: Connection, before: Watermarks, after: Watermarks, part: Taken | None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from headrace.log.outbox import Lane, OutboxRecord
 from headrace.store.connection import Connection
@@ -44,7 +45,7 @@ def count(
     matched: int = 0,
     unmatched: int = 0,
     late: int = 0,
-    pending_in: str | None = None,
+    pending_in: list[str] | None = None,
 ) -> None:
     """Add to the totals of a side, whose key is its query, flow and side; its first batch makes the row."""
     counts = (taken, matched, unmatched, late)
@@ -65,6 +66,18 @@ def count(
         " unmatched = f.unmatched + excluded.unmatched, late = f.late + excluded.late",
         (*key, batch_id, *counts, pending_in),
     )
+
+
+def export_topics(connection: Connection, folder: Path) -> list[str]:
+    """Write what waits for each topic as JSON lines, `TOPIC.jsonl`, by key; returns the topics."""
+    topics = [row[0] for row in connection.execute("SELECT DISTINCT topic FROM headrace.outbox_lanes")]
+    for topic in topics:
+        rows = connection.execute(
+            'SELECT value FROM headrace.outbox WHERE topic = %s ORDER BY key COLLATE "C", value COLLATE "C"',
+            (topic,),
+        )
+        (folder / f"{topic}.jsonl").write_text("".join(f"{value}\n" for (value,) in rows), encoding="utf-8")
+    return sorted(topics)
 
 
 class FlowOutbox:
