@@ -12,7 +12,7 @@ from psycopg import sql
 
 from headrace.ops.audit_report import Finding, FlowAudit
 from headrace.store.connection import Connection
-from headrace.store.join_tables import letter_table, result_table
+from headrace.store.join_names import letter_table, result_table
 
 _SIDES = """
     SELECT flow, side, first_batch, taken, matched, unmatched, late, pending_in

@@ -110,7 +110,7 @@ class MetricAudit:
 
 @dataclass(frozen=True)
 class FlowAudit:
-    """What became of the events that a side of a flow took since its first batch; `notes` tell what is off."""
+    """What became of the events that one side of a flow took; `notes` tell what does not add up."""
 
     flow: str
     side: str

@@ -13,6 +13,7 @@ from headrace.contracts.model import Contract
 from headrace.errors import ServiceError
 from headrace.log.lag import LagReader, PartitionLag
 from headrace.ops.load import LoadedApp
+from headrace.ops.pipeline_flows import FlowFacts, flow_facts
 from headrace.store.connection import Connection, Store
 from headrace.store.reports import Report, read_reports
 from headrace.store.totals import Counted, Totals, counted_on
@@ -66,6 +67,7 @@ class PipelineFacts:
     sources: list[SourceFacts]
     incidents: dict[tuple[str, str], int] = field(default_factory=dict)  # open, by alert and severity
     problems: list[str] = field(default_factory=list)
+    flows: list[FlowFacts] = field(default_factory=list)
 
 
 class FactReader:
@@ -96,13 +98,13 @@ class FactReader:
         if not self._prepared:
             self._store.prepare()
             self._prepared = True
-        stored, incidents = self._store.transact(self._stored)
+        stored, incidents, flows = self._store.transact(self._stored)
         lags, problems = self._lags(stored)
         sources = [
             SourceFacts(**facts, lags=None if lags is None else lags[facts["contract"].topics.raw])
             for facts in stored
         ]
-        return PipelineFacts(self.loaded.name, datetime.now(UTC), sources, incidents, problems)
+        return PipelineFacts(self.loaded.name, datetime.now(UTC), sources, incidents, problems, flows)
 
     def _lags(
         self, stored: list[dict[str, Any]]
@@ -118,7 +120,9 @@ class FactReader:
         except ServiceError as error:
             return None, [error.what]
 
-    def _stored(self, connection: Connection) -> tuple[list[dict[str, Any]], dict[tuple[str, str], int]]:
+    def _stored(
+        self, connection: Connection
+    ) -> tuple[list[dict[str, Any]], dict[tuple[str, str], int], list[FlowFacts]]:
         app = self.loaded.name
         queries = [query_name(app, source) for source in self.loaded.contracts]
         reports = read_reports(connection, queries)
@@ -142,7 +146,7 @@ class FactReader:
                     "recent": _recent(connection, query),
                 }
             )
-        return found, _open_incidents(connection, app)
+        return found, _open_incidents(connection, app), flow_facts(connection, queries)
 
 
 def _clocks(connection: Connection, query: str) -> dict[int, Clock]:

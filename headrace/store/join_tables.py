@@ -14,6 +14,7 @@ from headrace.errors import AppError
 from headrace.flows.join_resolve import ResolvedJoin
 from headrace.joins import SIDES, Join, Side
 from headrace.store.connection import Connection
+from headrace.store.join_names import letter_table, pending_table, result_table
 
 # What rows that are there were decided by. Everything else may change in place.
 MEANING = ("left", "right", "on", "within", "kind", "order", "where", "checks", "columns")
@@ -48,18 +49,6 @@ class JoinShape:
     def held(self, side: Side) -> sql.Composed:
         """The columns of a waiting event, without what has become of it."""
         return sql.SQL(", ").join(map(sql.Identifier, (*HELD, *self.taken(side))))
-
-
-def result_table(app: str, join: str) -> sql.Identifier:
-    return sql.Identifier(app, join)
-
-
-def letter_table(app: str, join: str) -> sql.Identifier:
-    return sql.Identifier(app, f"{join}__unmatched")
-
-
-def pending_table(app: str, join: str, side: Side) -> sql.Identifier:
-    return sql.Identifier(app, f"{join}__{side}")
 
 
 def define(connection: Connection, shape: JoinShape) -> None:

@@ -24,7 +24,7 @@ from headrace.gate.ledger import Batch, Entry
 from headrace.joins import SIDES, Join, JoinSide
 from headrace.ops.derive import derive
 from headrace.store.connection import Store
-from headrace.store.join_tables import letter_table, result_table
+from headrace.store.join_names import letter_table, result_table
 from headrace.store.ledger import Ledger
 from headrace.store.source_accounts import SourceAccounts
 from tests.oracle.joins_oracle import Event
