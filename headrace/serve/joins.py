@@ -57,7 +57,7 @@ class Joins:
         streams = (join.left, join.right)
         return next((s for s in streams if not self._access.sees_stream(caller, s)), None)
 
-    async def list(self, caller: Caller) -> list[dict[str, Any]]:
+    async def catalogue(self, caller: Caller) -> list[dict[str, Any]]:
         joins = self.visible(caller)
         queries = [f"{self._loaded.name}.{join.stream(side)}" for join in joins for side in SIDES]
         found = await self._database.rows_if_there(_SIDES, (queries,))

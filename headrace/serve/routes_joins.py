@@ -32,7 +32,7 @@ Key = Annotated[str | None, Query(max_length=500, description="Only of this key.
 @router.get("", summary="The joins of the app", response_model=models.Joins, responses=models.problems())
 async def joins(request: Request, caller: Asking, serving: Served) -> Response:
     """Every join that the caller may see, with what became of the events of each side."""
-    return answer(request, {"items": await serving.joins.list(caller), "next": None})
+    return answer(request, {"items": await serving.joins.catalogue(caller), "next": None})
 
 
 @router.get(

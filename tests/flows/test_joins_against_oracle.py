@@ -88,9 +88,11 @@ def stream_of(r: random.Random, source: str, count: int, *, aligned: bool) -> li
         n = len(events)
         now = START + (n * 9 + r.randrange(9)) * SECOND
         key = None if r.random() < 0.03 else f"o{max(0, n // 10 + r.randrange(-3, 3))}"
-        partition = hash_of(key) if aligned else r.randrange(2)
+        partition = sum(map(ord, key or "")) % 2 if aligned else r.randrange(2)
         # Whole seconds make equal times and exact bounds likely.
         at = now - r.choice([0, 0, 0, 0, 5, 10, 30, 60, 61, 119]) * SECOND
+        if n < 2:  # a partition counts from its first event on: both have one, of the same time
+            key, partition, at, now = f"o{n}", 1 - n, START, START
         if at < clocks.get(partition, at) - lateness * SECOND:
             continue
         clocks[partition] = max(at, clocks.get(partition, at))
@@ -106,10 +108,6 @@ def stream_of(r: random.Random, source: str, count: int, *, aligned: bool) -> li
         events.append(Event(partition, offsets[partition], name, at, now, fields))
         offsets[partition] += 1
     return events
-
-
-def hash_of(key: str | None) -> int:
-    return sum(map(ord, key or "")) % 2
 
 
 def batches_of(r: random.Random, streams: Mapping[str, list[Event]], largest: int) -> Iterator[Batch]:
