@@ -2,8 +2,8 @@
 
 It shares no code with the join and no idea with its implementation. A first pass walks through the batches
 and finds, from the clocks of the partitions, the bound of each source (watermark less lateness) and the
-events that came behind it. A second pass looks at the events that are left as at two finished sets, key by key, and
-fills the grid of lefts and rights from its definition. Times are microseconds since 1970.
+events that came behind it. A second pass looks at the events that are left as at two finished sets, key by
+key, and fills the grid of lefts and rights from its definition. Times are microseconds since 1970.
 
 Where the rules leave a choice, the oracle chooses:
 - a cell is looked at only if both events are certain: always, where the order is that of the log; once both
