@@ -31,6 +31,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2, help="measured rounds; the fastest of each counts")
     parser.add_argument("--trigger-seconds", type=float, default=30.0, help="length of the trigger test")
     parser.add_argument("--metrics", action="store_true", help="also with one and ten metrics of TuranMart")
+    parser.add_argument("--joins", action="store_true", help="also with a join of few and of most events")
     parser.add_argument("--memory", default="2g", help="memory of the Spark driver")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args()
@@ -64,6 +65,19 @@ def measure(options: argparse.Namespace, bench: GateBench) -> dict[str, object]:
             "gate + 1 metric": lambda n: bench.gate(n, publish=True, metrics=declared[:1]),
             "gate + 10 metrics": lambda n: bench.gate(n, publish=True, metrics=ten),
             "gate + 10 metrics, not published": lambda n: bench.gate(n, publish=False, metrics=ten),
+        }
+    if options.joins:
+        few = bench.join("few", "checkout_started", "purchase", on="session_id", within="30 minutes")
+        most = bench.join(
+            *("most", "product_impression", "product_click"),
+            on=["session_id", "product_id"],
+            within="1 hour",
+            kind="first_match",
+            left_unmatched=None,
+        )
+        ways |= {
+            "gate + 1 join of 4 % of the events": lambda n: bench.gate(n, publish=True, joins=[few]),
+            "gate + 1 join of 60 % of the events": lambda n: bench.gate(n, publish=True, joins=[most]),
         }
     for name, run in ways.items():
         run(name)  # the JVM compiles while it runs: the first round only warms it up

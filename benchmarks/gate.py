@@ -10,15 +10,17 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from benchmarks.meter import Meter, Reading
-from headrace.app import Source
+from headrace.app import App, Source
 from headrace.contracts import Contract, load_contract
 from headrace.contracts.spark_schema import spark_schema
 from headrace.declared import Declared
+from headrace.joins import SIDES, Join, JoinSide
 from headrace.local.connect import connections_of
 from headrace.local.services import Services
 from headrace.log.produce import produce
@@ -89,9 +91,12 @@ class GateBench:
         net = sum(p.durationMs["triggerExecution"] for p in query.recentProgress) / 1000
         return Result(name, self.events, net, meter.reading)
 
-    def gate(self, name: str, *, publish: bool, metrics: Sequence[Metric] = ()) -> Result:
+    def gate(
+        self, name: str, *, publish: bool, metrics: Sequence[Metric] = (), joins: Sequence[Join] = ()
+    ) -> Result:
         run = uuid.uuid4().hex[:8]
-        gate = self._query(run, Source(self.contract.name, publish=publish, max_batch=BATCH), metrics)
+        source = Source(self.contract.name, publish=publish, max_batch=BATCH)
+        gate = self._query(run, source, metrics, joins)
         with Meter(self._services) as meter:
             query = gate.start(available_now=True)
             query.awaitTermination()
@@ -118,7 +123,17 @@ class GateBench:
         gate.stop()
         return median(durations)
 
-    def _query(self, run: str, source: Source, metrics: Sequence[Metric] = ()) -> GateQuery:
+    def join(self, name: str, left: str, right: str, **more: Any) -> Join:
+        """Two kinds of events of one visit, or of one product in it."""
+        app = App("bench")
+        stream = self.contract.name
+        where = {"left_where": f"event_type = '{left}'", "right_where": f"event_type = '{right}'"}
+        return app.join(name, left=stream, right=stream, order="log", topic=f"{name}.v1", **where, **more)
+
+    def _query(
+        self, run: str, source: Source, metrics: Sequence[Metric] = (), joins: Sequence[Join] = ()
+    ) -> GateQuery:
+        sides = [JoinSide(join, side, self.contract, self.contract) for join in joins for side in SIDES]
         return GateQuery(
             self.spark,
             f"bench_{run}",
@@ -128,7 +143,7 @@ class GateBench:
             checkpoints=self._checkpoint(),
             slots=self.folder / "slots",
             salt="bench",
-            declared=Declared(tuple(metrics)),
+            declared=Declared(tuple(metrics), joins=tuple(sides)),
         )
 
     def _checkpoint(self) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from headrace.alerts import Alert, Severity, State, make_alert
 from headrace.errors import AppError
+from headrace.joins import Join, Kind, On, Order, make_join
 from headrace.measures import Measure
 from headrace.metrics import LIMIT, Metric, make_metric
 from headrace.panels import Panel, make_panel
@@ -37,6 +38,7 @@ class App:
         self.metrics: dict[str, Metric] = {}
         self.alerts: dict[str, Alert] = {}
         self.panels: dict[str, Panel] = {}
+        self.joins: dict[str, Join] = {}
 
     def source(self, name: str, *, publish: bool = True, max_batch: int | None = None) -> Source:
         """Set the choices for one stream; a stream without a declaration has the defaults."""
@@ -100,6 +102,51 @@ class App:
         )
         self.alerts[name] = alert
         return alert
+
+    def join(
+        self,
+        name: str,
+        *,
+        left: str,
+        right: str,
+        on: On,
+        within: str,
+        kind: Kind = "one_to_one",
+        order: Order | None = None,
+        left_where: str = "",
+        right_where: str = "",
+        check: str | Mapping[str, str] = "",
+        columns: Mapping[str, str] | None = None,
+        left_unmatched: str | None = "",
+        right_unmatched: str | None = "",
+        topic: str = "",
+        dead_letters: str = "",
+        retain: str = "7 days",
+    ) -> Join:
+        """Declare pairs of events of two streams with the same key, at most `within` apart.
+
+        `check` is a condition, or several by the reason for which a pair fails. `left_unmatched` is the
+        reason of a left event that met nobody; None counts such events without writing them.
+        """
+        line = _callers_line()
+        if name in self.joins:
+            raise _twice("join", name, line, self.joins[name].declared_at)
+        join = make_join(
+            *(name, left, right, on),
+            within=within,
+            kind=kind,
+            order=order,
+            where={"left": left_where, "right": right_where},
+            check=check,
+            columns=columns or {},
+            unmatched={"left": left_unmatched, "right": right_unmatched},
+            topic=topic,
+            dead_letters=dead_letters,
+            retain=retain,
+            declared_at=line,
+        )
+        self.joins[name] = join
+        return join
 
     def panel(
         self,

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import NamedTuple
 
 from headrace.alerts import Alert
+from headrace.joins import JoinSide
 from headrace.metrics import Metric
+
+
+class FlowTopic(NamedTuple):
+    """A topic that flows publish to. A key keeps its order inside its partition."""
+
+    name: str
+    partitions: int
+    keep: timedelta
 
 
 @dataclass(frozen=True)
@@ -16,7 +26,8 @@ class Declared:
     metrics: tuple[Metric, ...] = ()
     alerts: tuple[Alert, ...] = ()
     keep_alerts: timedelta = timedelta(days=90)
+    joins: tuple[JoinSide, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether anything is derived at all."""
-        return bool(self.metrics)
+        return bool(self.metrics or self.joins)

@@ -140,6 +140,81 @@ app.alert(
     runbook="/runbooks/incident-alerts",
 )
 
+# All events of an order, a visit or a trace belong to one customer, and so to one partition of each stream:
+# the log has their order, and nothing waits for latecomers.
+app.join(
+    "order_paid",
+    left="orders",
+    right="payments",
+    on="order_id",
+    left_where="event_type = 'order_created'",
+    right_where="event_type = 'payment_authorized'",
+    within="30 minutes",
+    kind="one_to_one",
+    order="log",
+    check={
+        "currency_differs": "left.currency = right.currency",
+        "amount_differs": "left.total = right.amount",
+    },
+    columns={
+        "customer_id": "left.customer_id",
+        "region": "left.region",
+        "amount": "right.amount",
+        "currency": "right.currency",
+        "method": "right.method",
+        "paid_time": "right.event_time",
+    },
+    left_unmatched="no_payment",
+    right_unmatched="no_order",
+    topic="order_paid.v1",
+    dead_letters="order_paid.unmatched.v1",
+)
+
+# A checkout and the payment that came of it share the trace of the request.
+app.join(
+    "checkout_paid",
+    left="clickstream",
+    right="payments",
+    on="trace_id",
+    left_where="event_type = 'checkout_started'",
+    right_where="event_type = 'payment_authorized'",
+    within="30 minutes",
+    kind="first_match",
+    order="log",
+    columns={
+        "customer_id": "left.customer_id",
+        "region": "left.region",
+        "device_type": "left.device_type",
+        "order_id": "right.order_id",
+        "amount": "right.amount",
+        "currency": "right.currency",
+        "paid_time": "right.event_time",
+    },
+    left_unmatched="no_payment",
+    right_unmatched="no_checkout",
+    topic="checkout_paid.v1",
+    dead_letters="checkout_paid.unmatched.v1",
+)
+
+# Most of what is shown is not clicked: such impressions are counted, and not written.
+app.join(
+    "ad_click",
+    left="clickstream",
+    right="clickstream",
+    on=["session_id", "product_id"],
+    left_where="event_type = 'product_impression'",
+    right_where="event_type = 'product_click'",
+    within="1 hour",
+    kind="first_match",
+    order="log",
+    columns={"campaign": "left.campaign", "region": "left.region", "device_type": "left.device_type"},
+    left_unmatched=None,
+    right_unmatched="no_impression",
+    topic="ad_click.v1",
+    dead_letters="ad_click.unmatched.v1",
+    retain="2 days",
+)
+
 # The dashboard, in this order.
 app.panel(
     "Conversion",

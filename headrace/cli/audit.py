@@ -43,7 +43,8 @@ def audit(
 ) -> None:
     """Check that received = accepted + rejected + late + duplicate. Ends with 1 if a record has no fate.
 
-    For each metric, that accepted = counted + filtered + late, batch by batch.
+    For each metric, that accepted = counted + filtered + late, batch by batch. For each side of a flow, that
+    taken = matched + unmatched + pending + late.
     """
     from headrace.local.connect import found_connections
     from headrace.ops.audit import audit_source
@@ -108,6 +109,7 @@ def show(reports: Sequence[AuditReport]) -> None:
             table.add_row(report.source, *map(str, cells))
     console.print(table)
     _show_metrics(console, reports)
+    _show_flows(console, reports)
     for report in reports:
         _show_findings(report.findings)
         _show_recount(report)
@@ -126,6 +128,22 @@ def _show_metrics(console: Console, reports: Sequence[AuditReport]) -> None:
         for m in report.metrics:
             cells = (m.accepted, m.counted, m.filtered, m.late, m.unaccounted)
             table.add_row(report.source, m.metric, *map(str, cells))
+    if table.row_count:
+        console.print(table)
+
+
+def _show_flows(console: Console, reports: Sequence[AuditReport]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    heads = ("source", "flow", "side", "taken", "matched", "unmatched", "pending", "late", "unaccounted")
+    table = Table(*heads, box=box.SIMPLE_HEAD)
+    for column in table.columns[3:]:
+        column.justify = "right"
+    for report in reports:
+        for f in report.flows:
+            cells = (f.taken, f.matched, f.unmatched, f.pending, f.late, f.unaccounted)
+            table.add_row(report.source, f.flow, f.side, *map(str, cells))
     if table.row_count:
         console.print(table)
 

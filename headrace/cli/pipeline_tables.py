@@ -17,6 +17,8 @@ _STATUS = {"running": "green", "restarting": "yellow", "stopped": "red", "unknow
 def status_picture(pipeline: dict[str, Any]) -> Group:
     sources = pipeline["sources"]
     tables = [_sources(sources), _engine(sources)] if sources else []
+    if pipeline.get("flows"):
+        tables.append(_flows(pipeline["flows"]))
     return Group(*tables, *_remarks(pipeline))
 
 
@@ -76,6 +78,19 @@ def _engine(sources: list[dict[str, Any]]) -> Table:
             *(_number(state.get("rows")), "-" if size is None else f"{size / 2**20:,.1f}"),
             *(_percent(s["backpressure"]), _number(s["restarts"]), Text(", ".join(marks), "yellow")),
         )
+    return table
+
+
+def _flows(flows: list[dict[str, Any]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    for head in ("flow", "side", "source"):
+        table.add_column(head)
+    for head in ("taken", "matched", "unmatched", "pending", "late", "waiting MB"):
+        table.add_column(head, justify="right")
+    for f in flows:
+        counts = [_number(f[name]) for name in ("taken", "matched", "unmatched", "pending", "late")]
+        size = "-" if f["bytes"] is None else f"{f['bytes'] / 2**20:,.1f}"
+        table.add_row(f["flow"], f["side"], f["source"], *counts, size)
     return table
 
 

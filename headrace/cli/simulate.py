@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from headrace.ops.simulate import Input
 
 TOP_REASONS = 5
+SHOWN_FLOW_COUNTS = ("taken", "matched", "unmatched", "pending", "late")
+FLOW_COUNTS = frozenset(SHOWN_FLOW_COUNTS)
 UNACCOUNTED = 1
 
 
@@ -151,6 +153,19 @@ def _show(audit: dict[str, Any], output: Path) -> None:
             shown.add_column(count, justify="right")
         for name, metric in metrics.items():
             shown.add_row(name, *(f"{metric[count]:,}" for count in ("rows", *METRIC_COUNTS)))
+        console.print(shown)
+    flows = {
+        name: side
+        for source in audit["sources"].values()
+        for name, side in source.items()
+        if isinstance(side, dict) and FLOW_COUNTS.issubset(side)
+    }
+    if flows:
+        shown = Table("flow", box=box.SIMPLE_HEAD)
+        for count in SHOWN_FLOW_COUNTS:
+            shown.add_column(count, justify="right")
+        for name, side in flows.items():
+            shown.add_row(name, *(f"{side[count]:,}" for count in SHOWN_FLOW_COUNTS))
         console.print(shown)
     for name, source in audit["sources"].items():
         for reason, count in list(source["reasons"].items())[:TOP_REASONS]:

@@ -11,6 +11,7 @@ from confluent_kafka.cimpl import KafkaError, NewTopic
 
 from headrace.contracts.model import Contract
 from headrace.contracts.topics import topic_configs
+from headrace.declared import FlowTopic
 from headrace.errors import ServiceError
 
 WAIT_SECONDS = 30.0
@@ -48,6 +49,29 @@ def ensure_alert_topics(topics: Collection[str], keep: timedelta, options: dict[
         NewTopic(topic, num_partitions=1, replication_factor=-1, config=config)
         for topic in sorted(topics)
         if topic not in present
+    ]
+    _create(admin, missing)
+    return [topic.topic for topic in missing]
+
+
+def ensure_flow_topics(topics: Collection[FlowTopic], options: dict[str, str]) -> list[str]:
+    """Create the topics of flows where they are missing; one that is there stays as it is."""
+    if not topics:
+        return []
+    admin = AdminClient({**options})
+    present = partition_counts(admin, [topic.name for topic in topics])
+    missing = [
+        NewTopic(
+            topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=-1,
+            config={
+                "cleanup.policy": "delete",
+                "retention.ms": str(topic.keep // timedelta(milliseconds=1)),
+            },
+        )
+        for topic in sorted(topics)
+        if topic.name not in present
     ]
     _create(admin, missing)
     return [topic.topic for topic in missing]

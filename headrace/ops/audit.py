@@ -14,6 +14,7 @@ from headrace.contracts.model import Contract
 from headrace.errors import DataError
 from headrace.log.scan import Range, TopicReader
 from headrace.ops.audit_bounds import Bounds
+from headrace.ops.audit_flows import flow_findings
 from headrace.ops.audit_ledger import LedgerReader, LedgerView, PartitionRows
 from headrace.ops.audit_metrics import metric_findings
 from headrace.ops.audit_report import (
@@ -86,6 +87,7 @@ class _Audit:
             audits.append(self._partition(partition, sum(f.count for f in holes)))
         findings += self._wrong_batches()
         findings += metric_findings(self.topic, self.view.metrics)
+        findings += flow_findings(self.topic, self.view.flows)
         recounted = None
         if recount:
             recounted, found = self._recount(on_progress)
@@ -98,6 +100,7 @@ class _Audit:
             tuple(findings),
             recounted,
             self.view.metrics,
+            self.view.flows,
         )
 
     def _looked_up(self, bounds: Bounds, metrics: Collection[str]) -> LedgerView:

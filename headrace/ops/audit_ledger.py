@@ -9,8 +9,9 @@ from typing import Any
 import psycopg
 
 from headrace.log.scan import Range
+from headrace.ops.audit_flows import flow_audits
 from headrace.ops.audit_metrics import metric_audits
-from headrace.ops.audit_report import Fates, MetricAudit
+from headrace.ops.audit_report import Fates, FlowAudit, MetricAudit
 from headrace.store.connection import Connection, Store
 from headrace.store.times import to_micros
 
@@ -76,6 +77,7 @@ class LedgerView:
     batches: int
     wrong_batches: tuple[WrongBatch, ...]
     metrics: tuple[MetricAudit, ...] = ()
+    flows: tuple[FlowAudit, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -108,7 +110,8 @@ class LedgerReader:
             near = (self._query, min(ids, default=0), max(ids, default=-1))
             wrong = [WrongBatch(*map(int, row)) for row in connection.execute(_WRONG_BATCHES, near)]
             audits = metric_audits(connection, self._query, ranges, metrics)
-            return LedgerView(rows, dict(clocks), len(ids), tuple(wrong), audits)
+            flows = flow_audits(connection, self._query)
+            return LedgerView(rows, dict(clocks), len(ids), tuple(wrong), audits, flows)
 
         try:
             return self._store.transact(look)

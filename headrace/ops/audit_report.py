@@ -20,6 +20,7 @@ Kind = Literal[
     "foreign",
     "count",
     "metric",
+    "flow",
 ]
 MEANING: dict[Kind, str] = {
     "gap": "records that no batch of the ledger covers",
@@ -34,6 +35,7 @@ MEANING: dict[Kind, str] = {
     "foreign": "published records that name no record of the audited log",
     "count": "the ledger and the recount differ",
     "metric": "accepted is not counted + filtered + late for this metric",
+    "flow": "taken is not matched + unmatched + pending + late for this side of a flow",
 }
 SHOWN_RANGES = 20
 _REMEMBERED = 100_000
@@ -107,6 +109,21 @@ class MetricAudit:
 
 
 @dataclass(frozen=True)
+class FlowAudit:
+    """What became of the events that one side of a flow took; `notes` tell what does not add up."""
+
+    flow: str
+    side: str
+    taken: int
+    matched: int
+    unmatched: int
+    pending: int
+    late: int
+    unaccounted: int = 0
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class RecountReport:
     """What a second reading of the raw topic and a count of the output topics gave."""
 
@@ -126,6 +143,7 @@ class AuditReport:
     findings: tuple[Finding, ...]
     recount: RecountReport | None = None
     metrics: tuple[MetricAudit, ...] = ()
+    flows: tuple[FlowAudit, ...] = ()
 
     @property
     def fates(self) -> Fates:

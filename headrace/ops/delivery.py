@@ -11,7 +11,7 @@ from datetime import timedelta
 from headrace.alerts import Alert
 from headrace.connections import Connections, query_name
 from headrace.errors import HeadraceError, UsageError
-from headrace.log.topics import ensure_alert_topics
+from headrace.log.topics import ensure_alert_topics, ensure_flow_topics
 from headrace.ops.load import LoadedApp
 from headrace.ops.outbox_topics import OutboxTopics
 from headrace.ops.webhooks import Webhooks, check_addresses
@@ -34,6 +34,8 @@ class Delivery:
         self, loaded: LoadedApp, settings: Settings, connections: Connections, sources: list[str]
     ) -> None:
         self._queries = [query_name(loaded.name, source) for source in sources]
+        self._lanes = [*self._queries, *loaded.flow_lanes(sources)]
+        self._flow_topics = loaded.flow_topics(sources)
         self._alerts: list[Alert] = [a for source in sources for a in loaded.alerts_of(source)]
         self._settings, self._connections = settings, connections
         self._stopping = threading.Event()
@@ -53,8 +55,12 @@ class Delivery:
         ensure_alert_topics(
             topics, timedelta(days=self._settings.alert_keep_days), self._connections.librdkafka
         )
-        for kind, outbox in (("alerts", AlertOutbox()), ("flows", FlowOutbox())):
-            publisher = OutboxTopics(kind, outbox, self._store(), self._queries, self._connections.librdkafka)
+        ensure_flow_topics(self._flow_topics, self._connections.librdkafka)
+        for kind, outbox, lanes in (
+            ("alerts", AlertOutbox(), self._queries),
+            ("flows", FlowOutbox(), self._lanes),
+        ):
+            publisher = OutboxTopics(kind, outbox, self._store(), lanes, self._connections.librdkafka)
             self._run(f"topics of {kind}", publisher.publish, publisher.close)
         settings = self._settings
         webhooks = Webhooks(

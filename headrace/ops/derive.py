@@ -6,9 +6,14 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from headrace.connections import query_name
 from headrace.contracts.model import Contract
 from headrace.declared import Declared
+from headrace.flows.join_resolve import resolve_join
+from headrace.flows.taken import TakeReducer, Want
+from headrace.joins import Side
 from headrace.store.alert_accounts import AlertAccounts
+from headrace.store.join_fold import JoinFold
 from headrace.store.metric_fold import MetricFold
 from headrace.store.source_accounts import Fold
 from headrace.views.alert_rule import resolve_alerts
@@ -36,4 +41,15 @@ def derive(
         alerts = AlertAccounts(app, query, rules, declared.keep_alerts)
         reducers.append(MetricReducer(metrics))
         folds[METRICS] = MetricFold(app, query, metrics, alerts)
+    wants: list[Want] = []
+    for side in declared.joins:
+        resolved = resolve_join(spark, side)
+        queries: dict[Side, str] = {
+            "left": query_name(app, side.left.name),
+            "right": query_name(app, side.right.name),
+        }
+        wants.append(resolved.want(side.side))
+        folds[side.name] = JoinFold(app, queries, resolved, side.side)
+    if wants:
+        reducers.append(TakeReducer(wants))
     return Derivation(Views(reducers), folds) if folds else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 import traceback
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -12,8 +13,9 @@ from pathlib import Path
 from headrace.alerts import Alert
 from headrace.app import App, Source
 from headrace.contracts import Contract, load_contracts
-from headrace.declared import Declared
+from headrace.declared import Declared, FlowTopic
 from headrace.errors import AppError, HeadraceError, known_names
+from headrace.joins import SIDES, Join, JoinSide, lane_name
 from headrace.metrics import Metric
 from headrace.panels import ShownPanel, panels_shown
 from headrace.views.alert_check import check_alert
@@ -66,7 +68,40 @@ class LoadedApp:
 
     def declared(self, stream: str, keep_alerts: timedelta = timedelta(days=90)) -> Declared:
         """Everything that rides on the gate of the stream."""
-        return Declared(tuple(self.metrics_of(stream)), tuple(self.alerts_of(stream)), keep_alerts)
+        return Declared(
+            *(tuple(self.metrics_of(stream)), tuple(self.alerts_of(stream)), keep_alerts),
+            joins=tuple(self.join_sides_of(stream)),
+        )
+
+    def join(self, name: str) -> Join:
+        if name not in self.app.joins:
+            known = self.app.joins
+            hint = known_names(name, known) if known else "the app declares none: app.join(...)"
+            raise AppError(f"no join '{name}'", where=str(self.app.file), hint=hint)
+        return self.app.joins[name]
+
+    def join_sides_of(self, stream: str) -> list[JoinSide]:
+        """In the order of declaration, which is also the order in which two queries take hold of them."""
+        return [
+            JoinSide(join, side, self.contract(join.left), self.contract(join.right))
+            for join in self.app.joins.values()
+            for side in SIDES
+            if join.stream(side) == stream
+        ]
+
+    def flow_topics(self, streams: Collection[str]) -> list[FlowTopic]:
+        """The topics of flows for which the queries of these streams answer, each once."""
+        found: dict[str, FlowTopic] = {}
+        for join in self.app.joins.values():
+            if join.left in streams:
+                contract = self.contract(join.left)
+                for topic in join.topics:
+                    found.setdefault(topic, FlowTopic(topic, contract.partitions, contract.retention))
+        return list(found.values())
+
+    def flow_lanes(self, streams: Collection[str]) -> list[str]:
+        """Under which names, besides their queries, the flows of these streams write to the outbox."""
+        return [lane_name(self.name, join.name) for join in self.app.joins.values() if join.left in streams]
 
     def panels(self) -> list[ShownPanel]:
         return panels_shown(self.app.panels.values(), self.app.metrics, self.contracts)
@@ -100,8 +135,34 @@ def load_app(path: Path) -> LoadedApp:
     for alert in app.alerts.values():
         check_alert(alert, app.metrics)
         _refuse_stream_topic(alert, loaded.contracts)
+    for join in app.joins.values():
+        _check_join(join, app, loaded.contracts)
     loaded.panels()
     return loaded
+
+
+def _check_join(join: Join, app: App, contracts: dict[str, Contract]) -> None:
+    for stream in (join.left, join.right):
+        if stream not in contracts:
+            raise AppError(
+                f"join '{join.name}': no stream '{stream}' in {app.contracts_dir}",
+                where=join.declared_at,
+                hint=known_names(stream, contracts),
+            )
+    if join.name in app.metrics:
+        raise AppError(
+            f"join '{join.name}' and a metric have the same name",
+            where=join.declared_at,
+            hint=f"a name is a table; the metric is at {app.metrics[join.name].declared_at}",
+        )
+    for contract in contracts.values():
+        for topic in join.topics:
+            if topic in (contract.topics.raw, *contract.topics.outputs):
+                raise AppError(
+                    f"join '{join.name}': {topic} is a topic of the stream '{contract.name}'",
+                    where=join.declared_at,
+                    hint="joins need topics of their own",
+                )
 
 
 def _refuse_stream_topic(alert: Alert, contracts: dict[str, Contract]) -> None:

@@ -10,6 +10,7 @@ from headrace.connections import Connections
 from headrace.contracts.model import Contract
 from headrace.ops.load import LoadedApp
 from headrace.ops.pipeline_facts import FactReader, PipelineFacts, Recent, SourceFacts
+from headrace.ops.pipeline_flows import flow_object
 from headrace.store.totals import FATES
 
 SILENT_SECONDS = 20.0  # an engine that has not reported for so long is not known to run
@@ -132,6 +133,9 @@ def as_object(facts: PipelineFacts) -> dict[str, Any]:
         "at": iso(facts.at),
         "app": facts.app,
         "sources": [_source(source, facts.at) for source in facts.sources],
+        "flows": [
+            flow_object(flow, {s.query: s.contract.name for s in facts.sources}) for flow in facts.flows
+        ],
         "engine": engine,
         "problems": facts.problems,
     }

@@ -13,6 +13,7 @@ from headrace.contracts.model import Contract
 from headrace.errors import ServiceError
 from headrace.log.lag import LagReader, PartitionLag
 from headrace.ops.load import LoadedApp
+from headrace.ops.pipeline_flows import FlowFacts, flow_facts
 from headrace.store.alert_export import waiting_events
 from headrace.store.connection import Connection, Store
 from headrace.store.reports import Report, read_reports
@@ -68,6 +69,7 @@ class PipelineFacts:
     incidents: dict[tuple[str, str], int] = field(default_factory=dict)  # open, by alert and severity
     waiting: dict[str, int] = field(default_factory=dict)  # results that have not left the store, by outbox
     problems: list[str] = field(default_factory=list)
+    flows: list[FlowFacts] = field(default_factory=list)
 
 
 class FactReader:
@@ -98,13 +100,13 @@ class FactReader:
         if not self._prepared:
             self._store.prepare()
             self._prepared = True
-        stored, incidents, waiting = self._store.transact(self._stored)
+        stored, others = self._store.transact(self._stored)
         lags, problems = self._lags(stored)
         sources = [
             SourceFacts(**facts, lags=None if lags is None else lags[facts["contract"].topics.raw])
             for facts in stored
         ]
-        return PipelineFacts(self.loaded.name, datetime.now(UTC), sources, incidents, waiting, problems)
+        return PipelineFacts(self.loaded.name, datetime.now(UTC), sources, **others, problems=problems)
 
     def _lags(
         self, stored: list[dict[str, Any]]
@@ -120,9 +122,7 @@ class FactReader:
         except ServiceError as error:
             return None, [error.what]
 
-    def _stored(
-        self, connection: Connection
-    ) -> tuple[list[dict[str, Any]], dict[tuple[str, str], int], dict[str, int]]:
+    def _stored(self, connection: Connection) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         app = self.loaded.name
         queries = [query_name(app, source) for source in self.loaded.contracts]
         reports = read_reports(connection, queries)
@@ -146,7 +146,12 @@ class FactReader:
                     "recent": _recent(connection, query),
                 }
             )
-        return found, _open_incidents(connection, app), _waiting(connection, app, queries)
+        others = {
+            "incidents": _open_incidents(connection, app),
+            "waiting": _waiting(connection, app, queries),
+            "flows": flow_facts(connection, queries),
+        }
+        return found, others
 
 
 def _clocks(connection: Connection, query: str) -> dict[int, Clock]:

@@ -29,6 +29,7 @@ from headrace.log.progress import BatchFacts, batch_facts
 from headrace.ops.derive import derive
 from headrace.store.alert_export import export_alerts
 from headrace.store.connection import Store
+from headrace.store.outbox import export_topics
 from headrace.store.source_accounts import SourceAccounts
 from headrace.views.batch import Views
 
@@ -93,11 +94,19 @@ def simulate(
     for name, value in ONE_TASK.items():
         session.conf.set(name, value)
     with _whole_or_nothing(output, overwrite) as (folder, work):
-        sources = {}
+        sources: dict[str, dict[str, Any]] = {}
+        derivations: dict[str, _Derived] = {}
         for given in inputs:
-            derived = _derive(session, given, store_url, app)
-            run = _SourceRun(session, given, folder, work / given.contract.name, salt, progress, derived)
-            sources[given.contract.name] = run.finish(batch_size)
+            name, derived = given.contract.name, _derive(session, given, store_url, app)
+            run = _SourceRun(session, given, folder, work / name, salt, progress, derived)
+            sources[name] = run.finish(batch_size)
+            if derived is not None:
+                derivations[name] = derived
+        # Flows join sources: their tables are complete when the last source is.
+        for name, derived in derivations.items():
+            sources[name] |= derived.write(folder)
+        if derivations:
+            Store(store_url).transact(lambda connection: export_topics(connection, folder))
         if any(given.declared.alerts for given in inputs):
             Store(store_url).transact(lambda connection: export_alerts(connection, app, folder))
         audit = {"sources": sources}
@@ -178,10 +187,7 @@ class _SourceRun:
             topics.finish()
         finally:
             topics.close()
-        audit = _audit(self._batches, accounts, topics)
-        if self._derived is not None:
-            audit |= self._derived.write(self._folder)
-        return audit
+        return _audit(self._batches, accounts, topics)
 
     def _run(self, topics: FileTopics, accounts: MemoryAccounts) -> None:
         views = self._derived.views if self._derived is not None else None

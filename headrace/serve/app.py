@@ -12,6 +12,7 @@ from headrace.ops.load import LoadedApp
 from headrace.serve import (
     pages,
     routes_accounts,
+    routes_joins,
     routes_live,
     routes_metrics,
     routes_panels,
@@ -27,7 +28,7 @@ from headrace.serve.serving import make_serving
 
 ROUTES = (
     *(routes_metrics, routes_pipeline, routes_trouble, routes_accounts),
-    *(routes_live, routes_panels, pages),
+    *(routes_joins, routes_live, routes_panels, pages),
 )
 
 

@@ -250,6 +250,55 @@ class Alerts(Shape):
     next: Next
 
 
+class JoinCounts(Shape):
+    source: str = Field(examples=["orders"])
+    taken: Count
+    matched: Count
+    unmatched: Count
+    pending: Count
+    late: Count
+
+
+class Join(Shape):
+    name: str = Field(examples=["order_paid"])
+    kind: Literal["one_to_one", "one_to_many", "first_match"]
+    within: str = Field(examples=["30 minutes"])
+    topic: str | None
+    dead_letters: str | None
+    sides: dict[str, JoinCounts] = Field(description="`left` and `right`.")
+
+
+class Joins(Shape):
+    items: list[Join]
+    next: None = None
+
+
+class Match(Shape):
+    id: str = Field(description="The same for the same two events.")
+    key: str | None
+    left_id: str | None
+    right_id: str | None
+    left_time: datetime | None
+    right_time: datetime | None
+    event_time: datetime
+    values: dict[str, Any] = Field(description="Columns of the join; decimals are text.")
+
+
+class Matches(Shape):
+    items: list[Match]
+    next: Next
+
+
+class DeadPair(Match):
+    reason: str = Field(examples=["no_payment"])
+    side: Literal["left", "right", "pair"]
+
+
+class Unmatched(Shape):
+    items: list[DeadPair]
+    next: Next
+
+
 class Check(Shape):
     name: str = Field(examples=["store"])
     status: Literal["ok", "degraded", "down"]

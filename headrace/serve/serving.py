@@ -13,6 +13,7 @@ from headrace.serve.access import Access, Tokens
 from headrace.serve.alerts import Alerts
 from headrace.serve.database import Database
 from headrace.serve.dead_letters import DeadLetters
+from headrace.serve.joins import Joins
 from headrace.serve.late_events import LateEvents
 from headrace.serve.ledger import Audits, LedgerPages
 from headrace.serve.live_hub import Hub
@@ -38,6 +39,7 @@ class Serving:
     ledger: LedgerPages
     audits: Audits
     alerts: Alerts
+    joins: Joins
     view: PipelineView
     pipeline: PipelineFeed
     hub: Hub
@@ -58,10 +60,11 @@ def make_serving(loaded: LoadedApp, connections: Connections, tokens: Tokens | N
     tables = MetricTables(database, loaded.name)
     view = PipelineView(loaded, connections)
     pipeline = PipelineFeed(view)
+    access = Access(loaded, tokens)
     return Serving(
         loaded,
         connections,
-        Access(loaded, tokens),
+        access,
         database,
         tables,
         MetricCatalogue(loaded, database, tables),
@@ -72,6 +75,7 @@ def make_serving(loaded: LoadedApp, connections: Connections, tokens: Tokens | N
         LedgerPages(loaded, database),
         Audits(loaded, connections),
         Alerts(database, loaded.name),
+        Joins(loaded, database, access),
         view,
         pipeline,
         Hub(loaded, connections.store_url, database, tables, pipeline),

@@ -37,4 +37,52 @@ FLOW_TABLES = (
         PRIMARY KEY (query, batch_id, flow, side)
     )
     """,
+    # What became of the events that a side took, since its first batch; `pending_in` names the table in which
+    # those wait that have no outcome yet (rows that are not `matched`).
+    """
+    CREATE TABLE IF NOT EXISTS headrace.flow_sides (
+        query text NOT NULL,
+        flow text NOT NULL,
+        side text NOT NULL,
+        first_batch bigint NOT NULL,
+        taken bigint NOT NULL DEFAULT 0,
+        matched bigint NOT NULL DEFAULT 0,
+        unmatched bigint NOT NULL DEFAULT 0,
+        late bigint NOT NULL DEFAULT 0,
+        pending_in text[],
+        PRIMARY KEY (query, flow, side)
+    )
+    """,
+    # Events that came too late for a flow: what they would have met was decided without them.
+    """
+    CREATE TABLE IF NOT EXISTS headrace.flow_late (
+        app text NOT NULL,
+        flow text NOT NULL,
+        side text NOT NULL,
+        event_id text NOT NULL,
+        partition int NOT NULL,
+        "offset" bigint NOT NULL,
+        event_time timestamptz NOT NULL,
+        bound timestamptz NOT NULL,
+        late_by interval NOT NULL,
+        reason text NOT NULL DEFAULT 'idle_wake',
+        seen_at timestamptz NOT NULL DEFAULT now(),
+        PRIMARY KEY (app, flow, side, partition, "offset")
+    )
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS headrace.joins (
+        app text NOT NULL,
+        name text NOT NULL,
+        definition jsonb NOT NULL,
+        left_bound timestamptz,
+        right_bound timestamptz,
+        since timestamptz NOT NULL DEFAULT now(),
+        matches bigint NOT NULL DEFAULT 0,
+        letters bigint NOT NULL DEFAULT 0,
+        old_matches bigint NOT NULL DEFAULT 0,
+        old_letters bigint NOT NULL DEFAULT 0,
+        PRIMARY KEY (app, name)
+    )
+    """,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from headrace.log.outbox import Lane, OutboxRecord
 from headrace.store.connection import Connection
@@ -33,6 +34,50 @@ def account(
         "INSERT INTO headrace.flow_ledger VALUES (%s, %s, %s, %s, %s, %s, %s)",
         (query, batch_id, flow, side, *counts),
     )
+
+
+def count(
+    connection: Connection,
+    key: tuple[str, str, str],
+    batch_id: int | None = None,
+    *,
+    taken: int = 0,
+    matched: int = 0,
+    unmatched: int = 0,
+    late: int = 0,
+    pending_in: list[str] | None = None,
+) -> None:
+    """Add to the totals of a side, whose key is its query, flow and side; its first batch makes the row."""
+    counts = (taken, matched, unmatched, late)
+    if batch_id is None:
+        if any(counts):
+            connection.execute(
+                "UPDATE headrace.flow_sides SET taken = taken + %s, matched = matched + %s,"
+                " unmatched = unmatched + %s, late = late + %s"
+                " WHERE query = %s AND flow = %s AND side = %s",
+                (*counts, *key),
+            )
+        return
+    connection.execute(
+        "INSERT INTO headrace.flow_sides AS f (query, flow, side, first_batch, taken, matched, unmatched,"
+        " late, pending_in) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)"
+        " ON CONFLICT (query, flow, side) DO UPDATE SET"
+        " taken = f.taken + excluded.taken, matched = f.matched + excluded.matched,"
+        " unmatched = f.unmatched + excluded.unmatched, late = f.late + excluded.late",
+        (*key, batch_id, *counts, pending_in),
+    )
+
+
+def export_topics(connection: Connection, folder: Path) -> list[str]:
+    """Write what waits for each topic as JSON lines, `TOPIC.jsonl`, by key; returns the topics."""
+    topics = [row[0] for row in connection.execute("SELECT DISTINCT topic FROM headrace.outbox_lanes")]
+    for topic in topics:
+        rows = connection.execute(
+            'SELECT value FROM headrace.outbox WHERE topic = %s ORDER BY key COLLATE "C", value COLLATE "C"',
+            (topic,),
+        )
+        (folder / f"{topic}.jsonl").write_text("".join(f"{value}\n" for (value,) in rows), encoding="utf-8")
+    return sorted(topics)
 
 
 class FlowOutbox:

@@ -53,6 +53,7 @@ _NOTES = (
     '"warehouse":"ala-1"',
     '"slot":"evening"',
 )
+_WRONG_AMOUNT, _FEE = 150, 100  # one payment in so many is a fee too high
 _COLLECTED = 0.12  # of the orders have no address
 
 
@@ -88,10 +89,12 @@ def payments(rng: Random, checkouts: Checkouts) -> Callable[[], Journey]:
         customer = order.customer
         method = rng.choice(METHODS)
         card = f',"card_hash":"{rng.getrandbits(256):064x}"' if method == "card" else ""
+        number = rng.randrange(10**9, 10**10)
+        wrong = _FEE if number % _WRONG_AMOUNT == 0 else 0
         payment = (
-            f'"payment_id":"pay-{rng.randrange(10**9, 10**10)}",'
+            f'"payment_id":"pay-{number}",'
             f'"order_id":"{order.id}","customer_id":"{customer.id}",'
-            f'"amount":{money(order.cents)},"currency":"{order.currency}","method":"{method}"{card}'
+            f'"amount":{money(order.cents + wrong)},"currency":"{order.currency}","method":"{method}"{card}'
         )
         ending = (
             f',"region":"{customer.region.name}","schema_version":"1.0.0",'
