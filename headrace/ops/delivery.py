@@ -35,6 +35,7 @@ class Delivery:
     ) -> None:
         self._queries = [query_name(loaded.name, source) for source in sources]
         self._alerts: list[Alert] = [a for source in sources for a in loaded.alerts_of(source)]
+        self._alerts += [p.alert for source in sources for p in loaded.patterns_of(source)]
         self._settings, self._connections = settings, connections
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []

@@ -8,8 +8,11 @@ from pyspark.sql import SparkSession
 
 from headrace.contracts.model import Contract
 from headrace.declared import Declared
+from headrace.flows.pattern_rule import resolve_patterns
+from headrace.flows.taken import TakeReducer, Want
 from headrace.store.alert_accounts import AlertAccounts
 from headrace.store.metric_fold import MetricFold
+from headrace.store.pattern_fold import pattern_fold
 from headrace.store.source_accounts import Fold
 from headrace.views.alert_rule import resolve_alerts
 from headrace.views.batch import METRICS, MetricReducer, Reducer, Views
@@ -30,10 +33,18 @@ def derive(
     """None if nothing is. Raises AppError for the first declaration that does not fit the contract."""
     reducers: list[Reducer] = []
     folds: dict[str, Fold] = {}
+    wants: list[Want] = []
     if declared.metrics:
         metrics = resolve(spark, declared.metrics, contract)
         rules = resolve_alerts(spark, declared.alerts, metrics)
         alerts = AlertAccounts(app, query, rules, declared.keep_alerts)
         reducers.append(MetricReducer(metrics))
         folds[METRICS] = MetricFold(app, query, metrics, alerts)
+    if declared.patterns:
+        names = [pattern.name for pattern in declared.patterns]
+        for pattern in resolve_patterns(spark, declared.patterns, contract):
+            wants.append(pattern.want())
+            folds[pattern.part] = pattern_fold(app, query, pattern, names, declared.keep_alerts)
+    if wants:
+        reducers.append(TakeReducer(wants))
     return Derivation(Views(reducers), folds) if folds else None

@@ -98,7 +98,7 @@ def simulate(
             derived = _derive(session, given, store_url, app)
             run = _SourceRun(session, given, folder, work / given.contract.name, salt, progress, derived)
             sources[given.contract.name] = run.finish(batch_size)
-        if any(given.declared.alerts for given in inputs):
+        if any(given.declared.alerts or given.declared.patterns for given in inputs):
             Store(store_url).transact(lambda connection: export_alerts(connection, app, folder))
         audit = {"sources": sources}
         (folder / "audit.json").write_text(json.dumps(audit, indent=1, ensure_ascii=False) + "\n")
