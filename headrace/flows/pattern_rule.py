@@ -102,8 +102,8 @@ class PatternRule:
 
     def key_of(self, values: Sequence[str | None]) -> str:
         """The key of a taken event as one text."""
-        labels = values[1 : 1 + len(self.pattern.key)]
-        return str(labels[0]) if len(labels) == 1 else json.dumps(labels, ensure_ascii=False)
+        labels = [storable(str(label)) for label in values[1 : 1 + len(self.pattern.key)]]
+        return labels[0] if len(labels) == 1 else json.dumps(labels, ensure_ascii=False)
 
     def labels_of(self, key: str) -> dict[str, str]:
         names = self.pattern.key
@@ -173,9 +173,14 @@ def _condition(frame: DataFrame, text: str, what: str, where: str) -> set[str]:
     return used
 
 
+def storable(text: str) -> str:
+    """Postgres keeps every text but those with a zero byte in it."""
+    return text.replace("\x00", "\ufffd") if "\x00" in text else text
+
+
 def _value(text: str | None, plain: bool) -> Any:
     if text is None or not plain:
-        return text
+        return text if text is None else storable(text)
     try:
         return json.loads(text)
     except ValueError:

@@ -51,8 +51,8 @@ class Hub:
         }
         self.feeds |= {
             feed.key: feed
-            for metric in loaded.app.metrics.values()
-            for feed in [AlertFeed(loaded.name, metric.name, metric.of, database)]
+            for standing in (*loaded.app.metrics.values(), *loaded.app.patterns.values())
+            for feed in [AlertFeed(loaded.name, standing.name, standing.of, database)]
         }
         self._positions: dict[str, Position] = {}
         self._clients: set[Client] = set()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from psycopg.types.json import Jsonb
 
-from headrace.flows.pattern_rule import PatternRule
+from headrace.flows.pattern_rule import PatternRule, storable
 from headrace.flows.taken import TakenRow
 from headrace.gate.ledger import Batch
 from headrace.store.alert_accounts import forget_told
@@ -131,7 +131,7 @@ class PatternBooks:
                 assert at is not None and behind is not None
                 copy.write_row(
                     (
-                        *(self._app, self._name, row.event_id, row.partition, row.offset, at),
+                        *(self._app, self._name, storable(row.event_id), row.partition, row.offset, at),
                         *(at, at + slack, behind, behind - at - slack, reason),
                     )
                 )

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from headrace.flows.pattern_rule import PatternRule
+from headrace.flows.pattern_rule import PatternRule, storable
 from headrace.flows.search import Moment
 from headrace.flows.taken import Taken, TakenRow
 from headrace.gate.ledger import Batch
@@ -80,7 +80,7 @@ class _PatternFold:
     def _arrival(self, row: TakenRow) -> Arrival:
         values = row.values
         moment = Moment(
-            *(row.event_time, row.event_id, int(values[0] or 0), False, row.partition, row.offset),
+            *(row.event_time, storable(row.event_id), int(values[0] or 0), False, row.partition, row.offset),
             self._rule.shown_of(values),
         )
         return Arrival(self._rule.key_of(values), moment, row.clock)
