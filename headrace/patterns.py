@@ -119,7 +119,7 @@ def _kind(words: PatternWords, what: str, where: str) -> Kind:
     }
     kinds: list[Kind] = [kind for kind in ("sequence", "velocity", "absence") if given[kind]]
     if len(kinds) != 1:
-        problem = f"is a {' and a '.join(kinds)} at once" if kinds else "says nothing to look for"
+        problem = f"is {' and '.join(kinds)} at once" if kinds else "says nothing to look for"
         hint = "one of: sequence and define; count and where; starts and without"
         raise AppError(f"{what} {problem}", where=where, hint=hint)
     if words.final_after is not None and kinds[0] != "absence":

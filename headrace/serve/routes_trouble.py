@@ -192,8 +192,8 @@ async def alerts(
     alert: Annotated[str | None, Query(max_length=200, description="Only of this name.")] = None,
 ) -> Response:
     """What the app's declared thresholds and patterns have found; of a pattern, `metric` is its own name."""
-    visible = (*serving.access.visible_metrics(caller), *serving.access.visible_patterns(caller))
-    names = [standing.name for standing in visible]
+    names = [metric.name for metric in serving.access.visible_metrics(caller)]
+    names += [pattern.name for pattern in serving.access.visible_patterns(caller)]
     return answer(request, await serving.alerts.page(names, state, alert, page))
 
 
