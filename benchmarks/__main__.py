@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.gate import GateBench, Result
+from benchmarks.patterns import five_patterns
 from headrace.local.services import Services
 from headrace.log.read import FETCH
 from headrace.ops.load import load_app
@@ -32,6 +33,7 @@ def main() -> None:
     parser.add_argument("--trigger-seconds", type=float, default=30.0, help="length of the trigger test")
     parser.add_argument("--metrics", action="store_true", help="also with one and ten metrics of TuranMart")
     parser.add_argument("--joins", action="store_true", help="also with a join of few and of most events")
+    parser.add_argument("--patterns", action="store_true", help="also with five patterns")
     parser.add_argument("--memory", default="2g", help="memory of the Spark driver")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args()
@@ -79,6 +81,8 @@ def measure(options: argparse.Namespace, bench: GateBench) -> dict[str, object]:
             "gate + 1 join of 4 % of the events": lambda n: bench.gate(n, publish=True, joins=[few]),
             "gate + 1 join of 60 % of the events": lambda n: bench.gate(n, publish=True, joins=[most]),
         }
+    if options.patterns:
+        ways["gate + 5 patterns"] = lambda n: bench.gate(n, publish=True, patterns=five_patterns())
     for name, run in ways.items():
         run(name)  # the JVM compiles while it runs: the first round only warms it up
     best: dict[str, Result] = {}

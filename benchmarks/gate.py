@@ -28,6 +28,7 @@ from headrace.log.record import Record
 from headrace.log.topics import ensure_topics
 from headrace.metrics import Metric
 from headrace.ops.gate_query import GateQuery
+from headrace.patterns import Pattern
 from headrace.store.connection import Store
 
 CONTRACT = Path(__file__).parents[1] / "apps" / "turanmart" / "contracts" / "clickstream.yaml"
@@ -92,11 +93,19 @@ class GateBench:
         return Result(name, self.events, net, meter.reading)
 
     def gate(
-        self, name: str, *, publish: bool, metrics: Sequence[Metric] = (), joins: Sequence[Join] = ()
+        self,
+        name: str,
+        *,
+        publish: bool,
+        metrics: Sequence[Metric] = (),
+        joins: Sequence[Join] = (),
+        patterns: Sequence[Pattern] = (),
     ) -> Result:
         run = uuid.uuid4().hex[:8]
         source = Source(self.contract.name, publish=publish, max_batch=BATCH)
-        gate = self._query(run, source, metrics, joins)
+        sides = [JoinSide(join, side, self.contract, self.contract) for join in joins for side in SIDES]
+        declared = Declared(tuple(metrics), joins=tuple(sides), patterns=tuple(patterns))
+        gate = self._query(run, source, declared)
         with Meter(self._services) as meter:
             query = gate.start(available_now=True)
             query.awaitTermination()
@@ -108,7 +117,8 @@ class GateBench:
 
         The gate remembers the ids of `events` from before: forgetting looks at each of them in every batch.
         """
-        gate = self._query(uuid.uuid4().hex[:8], Source(self.contract.name), metrics)
+        declared = Declared(tuple(metrics))
+        gate = self._query(uuid.uuid4().hex[:8], Source(self.contract.name), declared)
         query = gate.start()
         while query.lastProgress is None or query.status["isDataAvailable"]:
             time.sleep(0.1)
@@ -130,10 +140,7 @@ class GateBench:
         where = {"left_where": f"event_type = '{left}'", "right_where": f"event_type = '{right}'"}
         return app.join(name, left=stream, right=stream, order="log", topic=f"{name}.v1", **where, **more)
 
-    def _query(
-        self, run: str, source: Source, metrics: Sequence[Metric] = (), joins: Sequence[Join] = ()
-    ) -> GateQuery:
-        sides = [JoinSide(join, side, self.contract, self.contract) for join in joins for side in SIDES]
+    def _query(self, run: str, source: Source, declared: Declared) -> GateQuery:
         return GateQuery(
             self.spark,
             f"bench_{run}",
@@ -143,7 +150,7 @@ class GateBench:
             checkpoints=self._checkpoint(),
             slots=self.folder / "slots",
             salt="bench",
-            declared=Declared(tuple(metrics), joins=tuple(sides)),
+            declared=declared,
         )
 
     def _checkpoint(self) -> str:

@@ -13,6 +13,7 @@ from headrace.joins import Join, Kind, On, Order, make_join
 from headrace.measures import Measure
 from headrace.metrics import LIMIT, Metric, make_metric
 from headrace.panels import Panel, make_panel
+from headrace.patterns import Pattern, PatternWords, Told, make_pattern
 from headrace.windows import Window
 
 
@@ -39,6 +40,7 @@ class App:
         self.alerts: dict[str, Alert] = {}
         self.panels: dict[str, Panel] = {}
         self.joins: dict[str, Join] = {}
+        self.patterns: dict[str, Pattern] = {}
 
     def source(self, name: str, *, publish: bool = True, max_batch: int | None = None) -> Source:
         """Set the choices for one stream; a stream without a declaration has the defaults."""
@@ -147,6 +149,42 @@ class App:
         )
         self.joins[name] = join
         return join
+
+    def pattern(
+        self,
+        name: str,
+        *,
+        of: str,
+        key: str | Sequence[str],
+        within: str,
+        sequence: str = "",
+        define: Mapping[str, str] | None = None,
+        where: str = "",
+        count: int | None = None,
+        starts: str = "",
+        without: str = "",
+        quiet: str | None = None,
+        final_after: str | None = None,
+        show: Sequence[str] = (),
+        severity: Severity = "warning",
+        topic: str = "",
+        message: str = "",
+        runbook: str = "",
+        webhook: str = "",
+    ) -> Pattern:
+        """Declare what to look for in the events of one key, in one of three ways.
+
+        `sequence` and `define`: events in an order; `count` and `where`: so many of them; `starts` and
+        `without`: one that is not followed by another. Each match raises an alert, at most one in `quiet`.
+        """
+        line = _callers_line()
+        if name in self.patterns:
+            raise _twice("pattern", name, line, self.patterns[name].declared_at)
+        words = PatternWords(*(sequence, define, where, count, starts, without, within, quiet, final_after))
+        told = Told(severity, topic, message, runbook, webhook)
+        pattern = make_pattern(name, of, key, words, show, told, line)
+        self.patterns[name] = pattern
+        return pattern
 
     def panel(
         self,

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from headrace.alerts import Alert
 from headrace.joins import JoinSide
 from headrace.metrics import Metric
+from headrace.patterns import Pattern
 
 
 class FlowTopic(NamedTuple):
@@ -27,7 +28,8 @@ class Declared:
     alerts: tuple[Alert, ...] = ()
     keep_alerts: timedelta = timedelta(days=90)
     joins: tuple[JoinSide, ...] = ()
+    patterns: tuple[Pattern, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether anything is derived at all."""
-        return bool(self.metrics or self.joins)
+        return bool(self.metrics or self.joins or self.patterns)

@@ -10,6 +10,19 @@ PURCHASE = "event_type = 'purchase'"
 SHOWN = "event_type = 'product_impression'"
 
 ALERTS = "checkout_anomaly_alerts.v1"
+SUSPICIONS = "suspicious_activity_alerts.v1"
+
+FAILED_LOGIN = "event_type = 'login_failed'"
+ATTEMPT = "event_type IN ('payment_authorized', 'payment_failed')"
+# 500 US dollars, in each currency and in that of each region.
+LARGE_PAYMENT = (
+    "amount >= CASE currency WHEN 'UZS' THEN 6300000 WHEN 'KZT' THEN 240000"
+    " WHEN 'KGS' THEN 43500 ELSE 500 END"
+)
+LARGE_CART = (
+    "price * quantity >= CASE region WHEN 'bishkek' THEN 43500"
+    " WHEN 'almaty' THEN 240000 WHEN 'astana' THEN 240000 ELSE 6300000 END"
+)
 
 app = App("turanmart", contracts="contracts")
 
@@ -213,6 +226,83 @@ app.join(
     topic="ad_click.v1",
     dead_letters="ad_click.unmatched.v1",
     retain="2 days",
+)
+
+# What one customer does, one step after the other.
+app.pattern(
+    "card_testing",
+    of="payments",
+    key="customer_id",
+    sequence="F{3,} H",
+    define={
+        "F": "event_type = 'payment_failed'",
+        "H": f"event_type = 'payment_authorized' AND {LARGE_PAYMENT}",
+    },
+    within="10 minutes",
+    quiet="30 minutes",
+    show=["region"],
+    severity="critical",
+    topic=SUSPICIONS,
+    message="{customer_id} in {region}: a large payment went through as number {events}, after failures only",
+    runbook="/runbooks/incident-alerts",
+)
+
+app.pattern(
+    "failed_logins",
+    of="logins",
+    key="customer_id",
+    where=FAILED_LOGIN,
+    count=3,
+    within="2 minutes",
+    quiet="30 minutes",
+    show=["region"],
+    topic=SUSPICIONS,
+    message="{customer_id} in {region}: {events} failed logins within 2 minutes",
+    runbook="/runbooks/incident-alerts",
+)
+
+app.pattern(
+    "guessed_passwords",
+    of="logins",
+    key="customer_id",
+    where=FAILED_LOGIN,
+    count=4,
+    within="10 minutes",
+    quiet="1 hour",
+    show=["region"],
+    severity="critical",
+    topic=SUSPICIONS,
+    message="{customer_id} in {region}: more than 3 failed logins within 10 minutes",
+    runbook="/runbooks/incident-alerts",
+)
+
+app.pattern(
+    "many_purchase_attempts",
+    of="payments",
+    key="customer_id",
+    where=ATTEMPT,
+    count=6,
+    within="10 minutes",
+    quiet="30 minutes",
+    topic=SUSPICIONS,
+    message="{customer_id} tried to pay {events} times within 10 minutes",
+    runbook="/runbooks/incident-alerts",
+)
+
+app.pattern(
+    "abandoned_checkout",
+    of="clickstream",
+    key="customer_id",
+    starts=f"event_type = 'checkout_started' AND {LARGE_CART}",
+    without=PURCHASE,
+    within="10 minutes",
+    final_after="1 minute",
+    quiet="1 hour",
+    show=["region", "product_id"],
+    severity="info",
+    topic=SUSPICIONS,
+    message="{customer_id} in {region} left a large cart with {product_id} at the till",
+    runbook="/runbooks/incident-alerts",
 )
 
 # The dashboard, in this order.

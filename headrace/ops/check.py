@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from headrace.contracts.model import Contract, Field
 from headrace.errors import ContractError
 from headrace.flows.join_resolve import resolve_join
+from headrace.flows.pattern_rule import resolve_patterns
 from headrace.gate.judge import judge
 from headrace.gate.patterns import java_pattern
 from headrace.ops.load import LoadedApp
@@ -34,6 +35,7 @@ def check_plans(spark: SparkSession, loaded: LoadedApp) -> None:
         for side in loaded.join_sides_of(contract.name):
             if side.side == "left":
                 resolve_join(spark, side)
+        resolve_patterns(spark, loaded.patterns_of(contract.name), contract)
 
 
 def _check_pattern(spark: SparkSession, contract: Contract, path: str, field: Field) -> None:

@@ -37,6 +37,7 @@ class Delivery:
         self._lanes = [*self._queries, *loaded.flow_lanes(sources)]
         self._flow_topics = loaded.flow_topics(sources)
         self._alerts: list[Alert] = [a for source in sources for a in loaded.alerts_of(source)]
+        self._alerts += [p.alert for source in sources for p in loaded.patterns_of(source)]
         self._settings, self._connections = settings, connections
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []

@@ -10,11 +10,13 @@ from headrace.connections import query_name
 from headrace.contracts.model import Contract
 from headrace.declared import Declared
 from headrace.flows.join_resolve import resolve_join
+from headrace.flows.pattern_rule import resolve_patterns
 from headrace.flows.taken import TakeReducer, Want
 from headrace.joins import Side
 from headrace.store.alert_accounts import AlertAccounts
 from headrace.store.join_fold import JoinFold
 from headrace.store.metric_fold import MetricFold
+from headrace.store.pattern_fold import pattern_fold
 from headrace.store.source_accounts import Fold
 from headrace.views.alert_rule import resolve_alerts
 from headrace.views.batch import METRICS, MetricReducer, Reducer, Views
@@ -35,13 +37,13 @@ def derive(
     """None if nothing is. Raises AppError for the first declaration that does not fit the contract."""
     reducers: list[Reducer] = []
     folds: dict[str, Fold] = {}
+    wants: list[Want] = []
     if declared.metrics:
         metrics = resolve(spark, declared.metrics, contract)
         rules = resolve_alerts(spark, declared.alerts, metrics)
         alerts = AlertAccounts(app, query, rules, declared.keep_alerts)
         reducers.append(MetricReducer(metrics))
         folds[METRICS] = MetricFold(app, query, metrics, alerts)
-    wants: list[Want] = []
     for side in declared.joins:
         resolved = resolve_join(spark, side)
         queries: dict[Side, str] = {
@@ -50,6 +52,11 @@ def derive(
         }
         wants.append(resolved.want(side.side))
         folds[side.name] = JoinFold(app, queries, resolved, side.side)
+    if declared.patterns:
+        names = [pattern.name for pattern in declared.patterns]
+        for pattern in resolve_patterns(spark, declared.patterns, contract):
+            wants.append(pattern.want())
+            folds[pattern.part] = pattern_fold(app, query, pattern, names, declared.keep_alerts)
     if wants:
         reducers.append(TakeReducer(wants))
     return Derivation(Views(reducers), folds) if folds else None

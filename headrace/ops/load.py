@@ -18,6 +18,7 @@ from headrace.errors import AppError, HeadraceError, known_names
 from headrace.joins import SIDES, Join, JoinSide, lane_name
 from headrace.metrics import Metric
 from headrace.panels import ShownPanel, panels_shown
+from headrace.patterns import Pattern
 from headrace.views.alert_check import check_alert
 
 
@@ -55,22 +56,27 @@ class LoadedApp:
         return [metric for metric in self.app.metrics.values() if metric.of == stream]
 
     def alert(self, name: str) -> Alert:
-        if name not in self.app.alerts:
-            known = self.app.alerts
+        """Of a threshold, or of a pattern."""
+        known = self.app.alerts | {pattern.name: pattern.alert for pattern in self.app.patterns.values()}
+        if name not in known:
             hint = known_names(name, known) if known else "the app declares none: app.alert(...)"
             raise AppError(f"no alert '{name}'", where=str(self.app.file), hint=hint)
-        return self.app.alerts[name]
+        return known[name]
 
     def alerts_of(self, stream: str) -> list[Alert]:
         """The alerts on metrics of the stream."""
         mine = {metric.name for metric in self.metrics_of(stream)}
         return [alert for alert in self.app.alerts.values() if alert.metric in mine]
 
+    def patterns_of(self, stream: str) -> list[Pattern]:
+        return [pattern for pattern in self.app.patterns.values() if pattern.of == stream]
+
     def declared(self, stream: str, keep_alerts: timedelta = timedelta(days=90)) -> Declared:
         """Everything that rides on the gate of the stream."""
         return Declared(
             *(tuple(self.metrics_of(stream)), tuple(self.alerts_of(stream)), keep_alerts),
             joins=tuple(self.join_sides_of(stream)),
+            patterns=tuple(self.patterns_of(stream)),
         )
 
     def join(self, name: str) -> Join:
@@ -137,6 +143,8 @@ def load_app(path: Path) -> LoadedApp:
         _refuse_stream_topic(alert, loaded.contracts)
     for join in app.joins.values():
         _check_join(join, app, loaded.contracts)
+    for pattern in app.patterns.values():
+        _check_pattern(pattern, loaded)
     loaded.panels()
     return loaded
 
@@ -163,6 +171,23 @@ def _check_join(join: Join, app: App, contracts: dict[str, Contract]) -> None:
                     where=join.declared_at,
                     hint="joins need topics of their own",
                 )
+
+
+def _check_pattern(pattern: Pattern, loaded: LoadedApp) -> None:
+    if pattern.of not in loaded.contracts:
+        raise AppError(
+            f"pattern '{pattern.name}': no stream '{pattern.of}' in {loaded.app.contracts_dir}",
+            where=pattern.declared_at,
+            hint=known_names(pattern.of, loaded.contracts),
+        )
+    for kind, names in (("metric", loaded.app.metrics), ("alert", loaded.app.alerts)):
+        if pattern.name in names:
+            raise AppError(
+                f"pattern '{pattern.name}' has the name of {'an' if kind == 'alert' else 'a'} {kind}",
+                where=pattern.declared_at,
+                hint="their alerts could not be told apart: choose another name",
+            )
+    _refuse_stream_topic(pattern.alert, loaded.contracts)
 
 
 def _refuse_stream_topic(alert: Alert, contracts: dict[str, Contract]) -> None:

@@ -107,7 +107,7 @@ def simulate(
             sources[name] |= derived.write(folder)
         if derivations:
             Store(store_url).transact(lambda connection: export_topics(connection, folder))
-        if any(given.declared.alerts for given in inputs):
+        if any(given.declared.alerts or given.declared.patterns for given in inputs):
             Store(store_url).transact(lambda connection: export_alerts(connection, app, folder))
         audit = {"sources": sources}
         (folder / "audit.json").write_text(json.dumps(audit, indent=1, ensure_ascii=False) + "\n")

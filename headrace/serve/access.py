@@ -21,6 +21,7 @@ from headrace.contracts.model import Contract, Field
 from headrace.errors import UsageError
 from headrace.metrics import Metric
 from headrace.ops.load import LoadedApp
+from headrace.patterns import Pattern
 from headrace.serve.problems import Problem
 
 EVERY_ROLE = "*"
@@ -84,6 +85,17 @@ class Access:
 
     def visible_metrics(self, caller: Caller) -> list[Metric]:
         return [m for m in self._loaded.app.metrics.values() if self.sees_metric(caller, m)]
+
+    def visible_patterns(self, caller: Caller) -> list[Pattern]:
+        return [p for p in self._loaded.app.patterns.values() if self._sees_pattern(caller, p)]
+
+    def _sees_pattern(self, caller: Caller, pattern: Pattern) -> bool:
+        """Its alerts show single values: the key, and the fields that the declaration names."""
+        contract = self._loaded.contract(pattern.of)
+        classified = {field.name for field in contract.fields if is_classified_field(field)}
+        if classified & {*pattern.key, *pattern.show}:
+            return self.sees_fields(caller, pattern.of)
+        return self.sees_stream(caller, pattern.of)
 
     def refusal(self, stream: str) -> Problem:
         roles = ", ".join(sorted(reading_roles(self._loaded.contract(stream)))) or "nobody"

@@ -13,7 +13,7 @@ import psycopg
 from headrace.connections import query_name
 from headrace.errors import ServiceError
 from headrace.ops.load import LoadedApp
-from headrace.serve.alerts import AlertFeed
+from headrace.serve.alerts import AlertFeed, alerts_of
 from headrace.serve.database import Database
 from headrace.serve.live_client import Client, event_of, parcel_of
 from headrace.serve.live_feeds import Changes, Feed, MetricFeed, Position
@@ -49,10 +49,11 @@ class Hub:
             metric.name: MetricFeed(loaded.name, metric, database, tables)
             for metric in loaded.app.metrics.values()
         }
+        raising = {metric.name: metric.of for metric in loaded.app.metrics.values()}
+        raising |= {pattern.name: pattern.of for pattern in loaded.app.patterns.values()}
         self.feeds |= {
-            feed.key: feed
-            for metric in loaded.app.metrics.values()
-            for feed in [AlertFeed(loaded.name, metric.name, metric.of, database)]
+            alerts_of(name): AlertFeed(loaded.name, name, source, database)
+            for name, source in raising.items()
         }
         self._positions: dict[str, Position] = {}
         self._clients: set[Client] = set()

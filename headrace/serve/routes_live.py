@@ -74,7 +74,9 @@ async def live(
             raise wrong("topics", "there is no such topic", known_names(topic[:80], TOPICS))
     followed = _followed(serving, caller, metrics)
     feeds = [*followed] if "metrics" in asked else []
-    feeds += [alerts_of(name) for name in followed] if "alerts" in asked else []
+    if "alerts" in asked:
+        patterns = serving.access.visible_patterns(caller) if metrics is None else []
+        feeds += [alerts_of(name) for name in (*followed, *(pattern.name for pattern in patterns))]
     client = await serving.hub.join(feeds, pipeline="pipeline" in asked)
     return EventStream(serving, client, last_event_id or cursor)
 

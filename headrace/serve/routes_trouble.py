@@ -191,9 +191,10 @@ async def alerts(
     ] = None,
     alert: Annotated[str | None, Query(max_length=200, description="Only of this name.")] = None,
 ) -> Response:
-    """What the app's declared thresholds have found."""
-    metrics = [metric.name for metric in serving.access.visible_metrics(caller)]
-    return answer(request, await serving.alerts.page(metrics, state, alert, page))
+    """What the app's declared thresholds and patterns have found; of a pattern, `metric` is its own name."""
+    names = [metric.name for metric in serving.access.visible_metrics(caller)]
+    names += [pattern.name for pattern in serving.access.visible_patterns(caller)]
+    return answer(request, await serving.alerts.page(names, state, alert, page))
 
 
 def _metrics(serving: Serving, caller: Caller, metric: str | None, source: str | None) -> list[Metric]:

@@ -10,6 +10,7 @@ from psycopg import sql
 
 from headrace.errors import AppError
 from headrace.store.alert_changes import Changes
+from headrace.store.alert_endings import withdraw
 from headrace.store.alert_rules import (
     begin,
     definition,
@@ -39,14 +40,14 @@ class AlertAccounts:
         """Begin with what is new; alerts of a rule that is gone or has changed its meaning are withdrawn."""
         known = known_rules(connection, self._app, self._query)
         for name in known.keys() - {rule.alert.name for rule in self._rules}:
-            self._withdraw(connection, name)
+            withdraw(connection, self._app, name)
             connection.execute(
                 "DELETE FROM headrace.alert_rules WHERE app = %s AND alert = %s", (self._app, name)
             )
         for rule in self._rules:
             self._try(connection, rule)
             if known.get(rule.alert.name) != definition(rule):
-                self._withdraw(connection, rule.alert.name)
+                withdraw(connection, self._app, rule.alert.name)
                 begin(connection, self._app, self._query, rule, watermarks.get(rule.metric.window.time))
             if rule.alert.topic:
                 connection.execute(
@@ -80,12 +81,7 @@ class AlertAccounts:
             " AND (r.query <> %s OR r.frozen IS NULL OR r.frozen <= a.window_end))",
             (self._app, self._keep, self._query),
         )
-        connection.execute(
-            "DELETE FROM headrace.alert_events e WHERE query = %s AND at < now() - %s"
-            " AND delivery <> 'waiting' AND (topic = '' OR position <= (SELECT published"
-            " FROM headrace.alert_lanes l WHERE l.query = e.query AND l.topic = e.topic))",
-            (self._query, self._keep),
-        )
+        forget_told(connection, self._query, self._keep)
 
     def _try(self, connection: Connection, rule: AlertRule) -> None:
         """A condition that Spark understands and Postgres does not is found here, before the first batch."""
@@ -102,27 +98,12 @@ class AlertAccounts:
                 where=rule.alert.declared_at,
             ) from error
 
-    def _withdraw(self, connection: Connection, name: str) -> None:
-        """Resolve the open alerts of a rule that is not looked at any more."""
-        connection.execute(_WITHDRAW, {"query": self._query, "app": self._app, "alert": name})
 
-
-_WITHDRAW = """
-WITH gone AS (
-    UPDATE headrace.alerts SET state = 'resolved', resolution = 'withdrawn', seq = seq + 1,
-        updated_at = now(), resolved_at = now()
-    WHERE app = %(app)s AND alert = %(alert)s AND state = 'open'
-    RETURNING *
-), told AS (
-    SELECT DISTINCT ON (e.id) e.*
-    FROM headrace.alert_events e JOIN gone ON gone.id = e.id ORDER BY e.id, e.seq DESC
-)
-INSERT INTO headrace.alert_events (query, app, alert, id, seq, kind, payload, topic, webhook, delivery)
-SELECT told.query, gone.app, gone.alert, gone.id, gone.seq, 'resolved',
-    (told.payload::jsonb || jsonb_build_object('event_id', gone.id || '-' || gone.seq, 'seq', gone.seq,
-        'kind', 'resolved', 'state', 'resolved', 'resolution', 'withdrawn',
-        'at', to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')))::json,
-    told.topic, told.webhook, CASE WHEN told.webhook = '' THEN '' ELSE 'waiting' END
-FROM gone JOIN told USING (id)
-ORDER BY gone.window_start, gone.id
-"""
+def forget_told(connection: Connection, query: str, keep: timedelta) -> None:
+    """Events of a query that have been told to everybody."""
+    connection.execute(
+        "DELETE FROM headrace.alert_events e WHERE query = %s AND at < now() - %s"
+        " AND delivery <> 'waiting' AND (topic = '' OR position <= (SELECT published"
+        " FROM headrace.alert_lanes l WHERE l.query = e.query AND l.topic = e.topic))",
+        (query, keep),
+    )

@@ -82,8 +82,8 @@ class Changes:
         if not rows:
             return
         with connection.cursor() as cursor:
-            cursor.executemany(_UPSERT, rows)
-            cursor.executemany(_INSERT, events)
+            cursor.executemany(UPSERT_ALERT, rows)
+            cursor.executemany(INSERT_EVENT, events)
 
     def _row(self, difference: Difference, now_so: Standing, seq: int, now: datetime) -> dict[str, Any]:
         alert = self._rule.alert
@@ -123,13 +123,13 @@ class Changes:
             "resolution": standing.resolution or None,
             "grouping": self._rule.grouping,
             "dimensions": difference.dimensions,
-            "window_start": _iso(standing.window_start),
-            "window_end": _iso(standing.window_end),
+            "window_start": iso(standing.window_start),
+            "window_end": iso(standing.window_end),
             "windows": self._windows(standing),
             "values": orjson.Fragment(standing.values),
             "message": self._message(difference, standing),
             "runbook": alert.runbook,
-            "at": _iso(now),
+            "at": iso(now),
         }
         return {
             "query": self._query,
@@ -150,8 +150,8 @@ class Changes:
             "alert": alert.name,
             "severity": alert.severity,
             "windows": self._windows(standing),
-            "window_start": _iso(standing.window_start),
-            "window_end": _iso(standing.window_end),
+            "window_start": iso(standing.window_start),
+            "window_end": iso(standing.window_end),
         }
         return written_message(alert, json.loads(standing.values) | difference.dimensions | about)
 
@@ -168,7 +168,7 @@ def _corrected(difference: Difference) -> Standing:
     return replace(same, state=recorded.state, values=difference.steps[-1][1])
 
 
-def _iso(moment: datetime) -> str:
+def iso(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
@@ -191,14 +191,14 @@ def _changing() -> Iterator[str]:
             yield f"{column} = excluded.{column}"
 
 
-_UPSERT = (
+UPSERT_ALERT = (
     f"INSERT INTO headrace.alerts ({', '.join(_COLUMNS)}) VALUES"
     " (%(id)s, %(app)s, %(alert)s, %(metric)s, %(severity)s, %(state)s, %(resolution)s, %(grouping)s,"
     " %(dimensions)s::jsonb, %(window_start)s, %(window_end)s, %(windows)s, %(values)s::jsonb, %(message)s,"
     " %(runbook)s, %(seq)s, %(now)s, %(now)s, %(resolved_at)s)"
     f" ON CONFLICT (id) DO UPDATE SET {', '.join(_changing())}"
 )
-_INSERT = (
+INSERT_EVENT = (
     "INSERT INTO headrace.alert_events (query, app, alert, id, seq, kind, payload, topic, webhook, delivery)"
     " VALUES (%(query)s, %(app)s, %(alert)s, %(id)s, %(seq)s, %(kind)s, %(payload)s::json, %(topic)s,"
     " %(webhook)s, %(delivery)s)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.store.alert_tables import ALERT_TABLES
 from headrace.store.flow_tables import FLOW_TABLES
+from headrace.store.pattern_tables import PATTERN_TABLES
 
 STATEMENTS = (
     "CREATE SCHEMA IF NOT EXISTS headrace",
@@ -75,6 +76,7 @@ STATEMENTS = (
     """,
     *ALERT_TABLES,
     *FLOW_TABLES,
+    *PATTERN_TABLES,
     "ALTER TABLE headrace.ledger ADD COLUMN IF NOT EXISTS oldest_log_time timestamptz",
     """
     CREATE TABLE IF NOT EXISTS headrace.query_reports (

@@ -214,6 +214,22 @@ def test_some_logins_are_guessed(model: TrafficModel) -> None:
     assert sum(count == 1 for count in failures.values()) > 500
 
 
+def test_some_cards_are_tried(model: TrafficModel) -> None:
+    """Small payments that fail, one after the other, then a large one that does not."""
+    attempts: dict[str, list[tuple[str, float]]] = {}
+    for _, event in parsed(made(model, streams={"payments": 1.0}, events=20_000)):
+        attempts.setdefault(event["order_id"], []).append((event["event_type"], event["amount"]))
+    tried = [
+        made
+        for made in attempts.values()
+        if len(made) >= 4
+        and all(kind == "payment_failed" for kind, _ in made[:-1])
+        and made[-1][0] == "payment_authorized"
+    ]
+    assert 15 <= len(tried) <= 80
+    assert all(made[-1][1] >= 500 * max(amount for _, amount in made[:-1]) for made in tried)
+
+
 def test_a_hot_key_has_its_share(model: TrafficModel) -> None:
     keys = Counter(r.key for r in made(model, streams={"clickstream": 1.0}, events=20_000, hot_key=0.3))
     assert 0.2 < keys.most_common(1)[0][1] / 20_000 < 0.35

@@ -8,7 +8,7 @@ from random import Random
 
 from .clickstream import open_order
 from .journey import Journey, Order, Waiting, uuid
-from .shop import Customer, Shop, money
+from .shop import UNITS_PER_DOLLAR, Customer, Shop, money
 
 METHODS = ("card", "card", "card", "card", "card", "wallet", "wallet", "cash_on_delivery", "bank_transfer")
 FAILURES = (
@@ -21,6 +21,8 @@ _PAYMENTS = (
     (3, ("payment_failed", "payment_authorized")),
     (1, ("payment_failed", "payment_failed", "payment_failed")),
 )
+CARD_TESTING = 0.002  # of all payment journeys: stolen cards are tried with small sums, the good one pays
+_TRIED, _COSTLY = 100, 60_000  # cents, in US dollars
 _LIVES = (
     (78, ("order_created", "order_paid", "order_packed", "order_shipped", "order_delivered")),
     (9, ("order_created", "order_cancelled")),
@@ -79,27 +81,26 @@ class Checkouts:
         ]
         return open_order(rng, self._who(), basket, f"{rng.getrandbits(128):032x}")
 
+    def costly(self) -> Order:
+        """One that a thief would place."""
+        product = self._rng.choice(self._shop.products)
+        basket = [(product, -(-_COSTLY // product.cents))]
+        return open_order(self._rng, self._who(), basket, f"{self._rng.getrandbits(128):032x}")
+
 
 def payments(rng: Random, checkouts: Checkouts) -> Callable[[], Journey]:
     courses = [course for _, course in _PAYMENTS]
     weights = [weight for weight, _ in _PAYMENTS]
 
     def begin() -> Journey:
+        if rng.random() < CARD_TESTING:
+            return Journey(_tried_cards(rng, checkouts.costly()), hasty=True)
         order = checkouts.take()
         customer = order.customer
         method = rng.choice(METHODS)
         card = f',"card_hash":"{rng.getrandbits(256):064x}"' if method == "card" else ""
-        number = rng.randrange(10**9, 10**10)
-        wrong = _FEE if number % _WRONG_AMOUNT == 0 else 0
-        payment = (
-            f'"payment_id":"pay-{number}",'
-            f'"order_id":"{order.id}","customer_id":"{customer.id}",'
-            f'"amount":{money(order.cents + wrong)},"currency":"{order.currency}","method":"{method}"{card}'
-        )
-        ending = (
-            f',"region":"{customer.region.name}","schema_version":"1.0.0",'
-            f'"producer":"payment-gateway","trace_id":"{order.trace_id}"}}'
-        )
+        wrong = _FEE if rng.randrange(_WRONG_AMOUNT) == 0 else 0
+        payment, ending = _payment(rng, order, order.cents + wrong, method, card), _ending(order)
         steps = []
         for event_type in rng.choices(courses, weights)[0]:
             failed = event_type == "payment_failed"
@@ -109,6 +110,34 @@ def payments(rng: Random, checkouts: Checkouts) -> Callable[[], Journey]:
         return Journey(steps)
 
     return begin
+
+
+def _tried_cards(rng: Random, order: Order) -> list[Waiting]:
+    unit = UNITS_PER_DOLLAR[order.currency]
+    steps = []
+    for number in range(1 + rng.randrange(3, 7)):  # the last to happen is the first in the list
+        card = f',"card_hash":"{rng.getrandbits(256):064x}"'
+        cents = _TRIED * unit if number else order.cents
+        reason = ',"failure_reason":"suspected_fraud"' if number else ""
+        body = f"{_payment(rng, order, cents, 'card', card)}{reason}{_ending(order)}"
+        event_type = "payment_failed" if number else "payment_authorized"
+        steps.append(_waiting(rng, order.customer.key, event_type, body))
+    return steps
+
+
+def _payment(rng: Random, order: Order, cents: int, method: str, card: str) -> str:
+    return (
+        f'"payment_id":"pay-{rng.randrange(10**9, 10**10)}",'
+        f'"order_id":"{order.id}","customer_id":"{order.customer.id}",'
+        f'"amount":{money(cents)},"currency":"{order.currency}","method":"{method}"{card}'
+    )
+
+
+def _ending(order: Order) -> str:
+    return (
+        f',"region":"{order.customer.region.name}","schema_version":"1.0.0",'
+        f'"producer":"payment-gateway","trace_id":"{order.trace_id}"}}'
+    )
 
 
 def orders(rng: Random, checkouts: Checkouts) -> Callable[[], Journey]:

@@ -81,7 +81,7 @@ export class Alerts {
     if (!open.length && !ended.length) {
       this.panel.empty(
         "No open alert",
-        "What the app declares with app.alert(...) appears here when it happens.",
+        "What the app declares with app.alert(...) and app.pattern(...) appears here when it happens.",
       );
     } else {
       this.panel.ready();

@@ -1,0 +1,126 @@
+"""The events that a pattern remembers, inside the transaction of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from itertools import groupby
+from typing import NamedTuple
+
+from headrace.flows.pattern_rule import PatternRule
+from headrace.flows.search import Moment
+from headrace.store.connection import Connection
+
+
+class Arrival(NamedTuple):
+    """A taken event that came in time; `clock` is its partition's before it, where it was old."""
+
+    key: str
+    moment: Moment
+    clock: int | None
+
+
+class PatternMemory:
+    def __init__(self, rule: PatternRule, pattern_id: int) -> None:
+        self._rule, self._id = rule, pattern_id
+
+    def add(self, connection: Connection, arrivals: Iterable[Arrival]) -> int:
+        """Remember events; returns how many of them are new. Repeats come only long after the first."""
+        connection.execute(_STAGE)
+        with (
+            connection.cursor() as cursor,
+            cursor.copy(
+                'COPY pattern_stage (pattern, key, at, event_id, mask, partition, "offset", clock, shown)'
+                " FROM STDIN"
+            ) as copy,
+        ):
+            for key, moment, clock in arrivals:
+                copy.write_row(
+                    (
+                        *(self._id, key, moment.at, moment.event_id, moment.mask),
+                        *(moment.partition, moment.offset, clock, moment.shown),
+                    )
+                )
+        return connection.execute(_KEEP, (self._id,)).rowcount
+
+    def candidates(
+        self, connection: Connection, keys: Collection[str], oldest: int, newest: int
+    ) -> dict[str, list[Moment]]:
+        """What is remembered of the keys that could have a match, in the order of a timeline.
+
+        Only events that lie within reach of the given times.
+        """
+        rule = self._rule
+        rows = connection.execute(
+            _CANDIDATES,
+            {
+                "pattern": self._id,
+                "keys": list(keys),
+                "oldest": oldest - rule.within,
+                "newest": newest + rule.within,
+                "elements": rule.elements,
+                "shortest": rule.shortest,
+                "needed": rule.needed,
+            },
+        ).fetchall()
+        rows.sort(key=lambda row: (row[0], row[1], row[2]))
+        return {key: [Moment(*row[1:]) for row in mine] for key, mine in groupby(rows, lambda row: row[0])}
+
+    def use(self, connection: Connection, used: Iterable[tuple[str, Moment]]) -> None:
+        """Mark the events of matches."""
+        keys, times, ids = [], [], []
+        for key, moment in used:
+            keys.append(key)
+            times.append(moment.at)
+            ids.append(moment.event_id)
+        connection.execute(
+            "UPDATE headrace.pattern_events SET used = true WHERE pattern = %s AND key = ANY(%s)"
+            " AND (key, at, event_id) IN (SELECT * FROM unnest(%s::text[], %s::bigint[], %s::text[]))",
+            (self._id, list(set(keys)), keys, times, ids),
+        )
+
+    def take_due(self, connection: Connection, before: int) -> list[Arrival]:
+        """Forget events from before a time, and hand them over."""
+        rows = connection.execute(
+            "DELETE FROM headrace.pattern_events WHERE pattern = %s AND at < %s"
+            ' RETURNING key, clock, at, event_id, mask, used, partition, "offset", shown',
+            (self._id, before),
+        )
+        return [Arrival(key, Moment(*moment), clock) for key, clock, *moment in rows]
+
+    def of_keys(self, connection: Connection, keys: Collection[str], symbols: int) -> list[Arrival]:
+        """What is remembered of some keys and fulfils one of the symbols."""
+        rows = connection.execute(
+            'SELECT key, clock, at, event_id, mask, used, partition, "offset", shown'
+            " FROM headrace.pattern_events WHERE pattern = %s AND key = ANY(%s) AND mask & %s <> 0",
+            (self._id, list(keys), symbols),
+        )
+        return [Arrival(key, Moment(*moment), clock) for key, clock, *moment in rows]
+
+    def forget(self, connection: Connection, before: int) -> int:
+        """Forget events from before a time; returns how many."""
+        return connection.execute(
+            "DELETE FROM headrace.pattern_events WHERE pattern = %s AND at < %s", (self._id, before)
+        ).rowcount
+
+
+_STAGE = """
+    CREATE TEMPORARY TABLE IF NOT EXISTS pattern_stage (
+        pattern int, key text, at bigint, event_id text, mask int, partition int, "offset" bigint,
+        clock bigint, shown text
+    ) ON COMMIT DELETE ROWS
+"""
+_KEEP = """
+    INSERT INTO headrace.pattern_events (pattern, key, at, event_id, mask, partition, "offset", clock, shown)
+    SELECT pattern, key, at, event_id, mask, partition, "offset", clock, shown FROM pattern_stage
+    WHERE pattern = %s ON CONFLICT DO NOTHING
+"""
+_CANDIDATES = """
+    SELECT key, at, event_id, mask, used, partition, "offset", shown FROM (
+        SELECT *, bit_or(mask) OVER of_key AS seen,
+            count(*) FILTER (WHERE mask & %(elements)s <> 0 AND NOT used) OVER of_key AS unused
+        FROM headrace.pattern_events
+        WHERE pattern = %(pattern)s AND key = ANY(%(keys)s) AND at BETWEEN %(oldest)s AND %(newest)s
+        WINDOW of_key AS (PARTITION BY key)
+    ) AS remembered
+    WHERE unused >= %(shortest)s AND seen & %(needed)s = %(needed)s
+"""

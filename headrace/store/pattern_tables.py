@@ -1,0 +1,52 @@
+"""The tables of patterns: what they are, what they remember, and which alerts keep a key quiet."""
+
+from __future__ import annotations
+
+PATTERN_TABLES = (
+    # Since the pattern has this meaning: taken = remembered + forgotten + late + again.
+    """
+    CREATE TABLE IF NOT EXISTS headrace.patterns (
+        id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+        app text NOT NULL,
+        pattern text NOT NULL,
+        query text NOT NULL,
+        meaning jsonb NOT NULL,
+        taken bigint NOT NULL DEFAULT 0,
+        late bigint NOT NULL DEFAULT 0,
+        again bigint NOT NULL DEFAULT 0,
+        forgotten bigint NOT NULL DEFAULT 0,
+        matches bigint NOT NULL DEFAULT 0,
+        alerts bigint NOT NULL DEFAULT 0,
+        UNIQUE (app, pattern)
+    )
+    """,
+    # Times are microseconds since 1970. A used event is part of a match.
+    """
+    CREATE TABLE IF NOT EXISTS headrace.pattern_events (
+        pattern int NOT NULL,
+        key text NOT NULL,
+        at bigint NOT NULL,
+        event_id text NOT NULL,
+        mask int NOT NULL,
+        used boolean NOT NULL DEFAULT false,
+        partition int NOT NULL,
+        "offset" bigint NOT NULL,
+        clock bigint,
+        shown text,
+        PRIMARY KEY (pattern, key, at, event_id)
+    )
+    """,
+    "CREATE INDEX IF NOT EXISTS pattern_events_by_time ON headrace.pattern_events (pattern, at)",
+    """
+    CREATE TABLE IF NOT EXISTS headrace.pattern_alerts (
+        pattern int NOT NULL,
+        key text NOT NULL,
+        last bigint NOT NULL,
+        id text NOT NULL,
+        open boolean NOT NULL DEFAULT true,
+        PRIMARY KEY (pattern, key, last, id)
+    )
+    """,
+    "CREATE INDEX IF NOT EXISTS pattern_alerts_by_time ON headrace.pattern_alerts (pattern, last)",
+    "CREATE INDEX IF NOT EXISTS pattern_alerts_open ON headrace.pattern_alerts (pattern, last) WHERE open",
+)
