@@ -19,6 +19,7 @@ from headrace.measures import (
 )
 from headrace.metrics import Metric
 from headrace.panels import Panel
+from headrace.sessions import Sessions
 from headrace.windows import running, sliding, tumbling
 
 __version__ = "0.1.0"
@@ -28,6 +29,7 @@ __all__ = [
     "HeadraceError",
     "Metric",
     "Panel",
+    "Sessions",
     "Source",
     "__version__",
     "count",

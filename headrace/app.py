@@ -12,6 +12,7 @@ from headrace.errors import AppError
 from headrace.measures import Measure
 from headrace.metrics import LIMIT, Metric, make_metric
 from headrace.panels import Panel, make_panel
+from headrace.sessions import Sessions, make_sessions
 from headrace.windows import Window
 
 
@@ -37,6 +38,7 @@ class App:
         self.metrics: dict[str, Metric] = {}
         self.alerts: dict[str, Alert] = {}
         self.panels: dict[str, Panel] = {}
+        self.all_sessions: dict[str, Sessions] = {}
 
     def source(self, name: str, *, publish: bool = True, max_batch: int | None = None) -> Source:
         """Set the choices for one stream; a stream without a declaration has the defaults."""
@@ -74,6 +76,32 @@ class App:
         )
         self.metrics[name] = metric
         return metric
+
+    def sessions(
+        self,
+        name: str,
+        *,
+        of: str,
+        key: str,
+        gap: str,
+        max_length: str,
+        measures: Mapping[str, Measure],
+        where: str = "",
+        derived: Mapping[str, str] | None = None,
+        preliminary_after: str = "0 seconds",
+        final_after: str = "5 minutes",
+        retain: str = "7 days",
+    ) -> Sessions:
+        """Declare the visits of a key: events that follow one another within `gap`; its name is its table."""
+        line = _callers_line()
+        if name in self.all_sessions:
+            raise _twice("sessions", name, line, self.all_sessions[name].declared_at)
+        sessions = make_sessions(
+            *(name, of, key, gap, max_length, measures, where, derived or {}),
+            *(preliminary_after, final_after, retain, line),
+        )
+        self.all_sessions[name] = sessions
+        return sessions
 
     def alert(
         self,

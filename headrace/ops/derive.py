@@ -10,10 +10,12 @@ from headrace.contracts.model import Contract
 from headrace.declared import Declared
 from headrace.store.alert_accounts import AlertAccounts
 from headrace.store.metric_fold import MetricFold
+from headrace.store.session_fold import SessionFold
 from headrace.store.source_accounts import Fold
 from headrace.views.alert_rule import resolve_alerts
 from headrace.views.batch import METRICS, MetricReducer, Reducer, Views
 from headrace.views.resolve import resolve
+from headrace.views.session_pieces import SESSIONS, SessionReducer, resolve_sessions
 
 
 @dataclass(frozen=True)
@@ -36,4 +38,8 @@ def derive(
         alerts = AlertAccounts(app, query, rules, declared.keep_alerts)
         reducers.append(MetricReducer(metrics))
         folds[METRICS] = MetricFold(app, query, metrics, alerts)
+    if declared.sessions:
+        sessions = resolve_sessions(spark, declared.sessions, contract)
+        reducers.append(SessionReducer(sessions))
+        folds[SESSIONS] = SessionFold(app, query, sessions)
     return Derivation(Views(reducers), folds) if folds else None

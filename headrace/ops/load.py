@@ -16,6 +16,7 @@ from headrace.declared import Declared
 from headrace.errors import AppError, HeadraceError, known_names
 from headrace.metrics import Metric
 from headrace.panels import ShownPanel, panels_shown
+from headrace.sessions import Sessions
 from headrace.views.alert_check import check_alert
 
 
@@ -52,6 +53,9 @@ class LoadedApp:
     def metrics_of(self, stream: str) -> list[Metric]:
         return [metric for metric in self.app.metrics.values() if metric.of == stream]
 
+    def sessions_of(self, stream: str) -> list[Sessions]:
+        return [sessions for sessions in self.app.all_sessions.values() if sessions.of == stream]
+
     def alert(self, name: str) -> Alert:
         if name not in self.app.alerts:
             known = self.app.alerts
@@ -66,7 +70,12 @@ class LoadedApp:
 
     def declared(self, stream: str, keep_alerts: timedelta = timedelta(days=90)) -> Declared:
         """Everything that rides on the gate of the stream."""
-        return Declared(tuple(self.metrics_of(stream)), tuple(self.alerts_of(stream)), keep_alerts)
+        return Declared(
+            tuple(self.metrics_of(stream)),
+            tuple(self.alerts_of(stream)),
+            keep_alerts,
+            tuple(self.sessions_of(stream)),
+        )
 
     def panels(self) -> list[ShownPanel]:
         return panels_shown(self.app.panels.values(), self.app.metrics, self.contracts)
@@ -97,11 +106,28 @@ def load_app(path: Path) -> LoadedApp:
                 where=metric.declared_at,
                 hint=known_names(metric.of, loaded.contracts),
             )
+    for sessions in app.all_sessions.values():
+        _check_sessions(sessions, loaded)
     for alert in app.alerts.values():
         check_alert(alert, app.metrics)
         _refuse_stream_topic(alert, loaded.contracts)
     loaded.panels()
     return loaded
+
+
+def _check_sessions(sessions: Sessions, loaded: LoadedApp) -> None:
+    if sessions.of not in loaded.contracts:
+        raise AppError(
+            f"sessions '{sessions.name}': no stream '{sessions.of}' in {loaded.app.contracts_dir}",
+            where=sessions.declared_at,
+            hint=known_names(sessions.of, loaded.contracts),
+        )
+    if sessions.name in loaded.app.metrics:
+        raise AppError(
+            f"'{sessions.name}' is the name of a metric and of sessions: a name is a table",
+            where=sessions.declared_at,
+            hint=f"the metric is declared at {loaded.app.metrics[sessions.name].declared_at}",
+        )
 
 
 def _refuse_stream_topic(alert: Alert, contracts: dict[str, Contract]) -> None:
