@@ -10,6 +10,7 @@ from headrace.gate.ledger import Batch
 from headrace.store.connection import Connection
 from headrace.store.metric_tables import STATEMENTS
 from headrace.store.session_export import export
+from headrace.store.session_late import write_late
 from headrace.store.session_merge import SessionStore
 from headrace.store.session_tables import define
 from headrace.store.source_accounts import Watermarks
@@ -34,7 +35,7 @@ class SessionFold:
             name = pieces.resolved.sessions.name
             sealed = self._stores[name].merge(connection, pieces)
             if sealed.late:
-                self._stores[name].write_late(connection, sealed)
+                write_late(connection, self._app, pieces.resolved.sessions, sealed.late)
             counted = pieces.in_lines + len(sealed.taken)
             connection.execute(
                 "INSERT INTO headrace.metric_ledger VALUES (%s, %s, %s, %s, %s, %s, %s)",
@@ -52,7 +53,7 @@ class SessionFold:
 
     def forget_old(self, connection: Connection) -> None:
         for store in self._stores.values():
-            store.forget_old(connection)
+            store.forget_late(connection, self._query)
 
     def export(self, connection: Connection, folder: Path) -> dict[str, Any]:
         found = {}

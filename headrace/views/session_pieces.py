@@ -115,7 +115,8 @@ class _Job:
 
     def reduce(self, session: SparkSession) -> Pieces:
         found = session.sql(f"{self._taken()} {self._pieces()} UNION ALL {self._totals()}")
-        keys, suspect, counts, lines = (column.to_pylist() for column in found.toArrow().columns)
+        columns: list[list[Any]] = [column.to_pylist() for column in found.toArrow().columns]
+        keys, suspect, counts, lines = columns
         pieces = Pieces(self._resolved)
         totals = keys.index(None)
         pieces.accepted, pieces.filtered = int(lines.pop(totals)), counts.pop(totals)
@@ -133,7 +134,7 @@ class _Job:
 
     def _events(self, session: SparkSession, keys: set[str]) -> list[SuspectEvent]:
         session.createDataFrame([(key,) for key in keys], "key string").createOrReplaceTempView(SUSPECTS)
-        own = "__partition, __offset, substring(__id, 2), __event_time"
+        own = f"__partition, __offset, {_without_nul('substring(__id, 2)')}, __event_time"
         clocks = f"CASE WHEN __suspect THEN {self._clock} END, __clock"
         text = (
             f"{self._taken()} SELECT /*+ BROADCAST({SUSPECTS}) */ {own}, {clocks}, __key, __cell,"
@@ -171,7 +172,7 @@ class _Job:
         return f"({self._key()} IS NOT NULL{where})"
 
     def _key(self) -> str:
-        return f"CAST(`{self._sessions.key}` AS STRING)"
+        return _without_nul(f"CAST(`{self._sessions.key}` AS STRING)")
 
     def _line(self) -> str:
         """A piece as COPY reads it."""
@@ -183,15 +184,19 @@ class _Job:
             type_ = self._resolved.measured.types.get(name, "")
             for n, aggregate in enumerate(aggregates(measure, type_)):
                 shows_text = n == 0 and measure.kind in TEXTS and type_ == "string"
-                text = _escaped(aggregate.text) if shows_text else aggregate.text
+                text = _escaped(_without_nul(aggregate.text)) if shows_text else aggregate.text
                 texts.append(rf"coalesce({text}, '\\N')")
         return rf"concat_ws('\t', {', '.join(texts)})"
 
 
 def _escaped(text: str) -> str:
-    for found, written in (*SPECIAL, (NUL, INSTEAD)):
+    for found, written in SPECIAL:
         text = f"replace({text}, {found}, {written})"
     return text
+
+
+def _without_nul(text: str) -> str:
+    return f"replace({text}, {NUL}, {INSTEAD})"
 
 
 def resolve_sessions(

@@ -1,4 +1,4 @@
-"""Keys with old events, one event after the other: which sessions are over for them, which events come too late.
+"""Keys with old events, one event after the other: which sessions are over, which events come too late.
 
 Only times matter here; measures are merged in the store. A session is over for an event if the clock just
 before it has passed the session's end and `final_after`. It is sealed then: its pieces get a number and never
