@@ -56,6 +56,11 @@ class LoadedApp:
     def sessions_of(self, stream: str) -> list[Sessions]:
         return [sessions for sessions in self.app.all_sessions.values() if sessions.of == stream]
 
+    def accounts_of(self, stream: str) -> list[str]:
+        """The names of all that say, batch by batch, what became of the stream's accepted events."""
+        metrics = [metric.name for metric in self.metrics_of(stream)]
+        return metrics + [sessions.name for sessions in self.sessions_of(stream)]
+
     def alert(self, name: str) -> Alert:
         if name not in self.app.alerts:
             known = self.app.alerts
