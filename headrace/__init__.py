@@ -20,6 +20,7 @@ from headrace.measures import (
 from headrace.metrics import Metric
 from headrace.panels import Panel
 from headrace.patterns import Pattern
+from headrace.sessions import Sessions
 from headrace.windows import running, sliding, tumbling
 
 __version__ = "0.1.0"
@@ -30,6 +31,7 @@ __all__ = [
     "Metric",
     "Panel",
     "Pattern",
+    "Sessions",
     "Source",
     "__version__",
     "count",

@@ -14,6 +14,7 @@ from headrace.measures import Measure
 from headrace.metrics import LIMIT, Metric, make_metric
 from headrace.panels import Panel, make_panel
 from headrace.patterns import Pattern, PatternWords, Told, make_pattern
+from headrace.sessions import Sessions, make_sessions
 from headrace.windows import Window
 
 
@@ -41,6 +42,7 @@ class App:
         self.panels: dict[str, Panel] = {}
         self.joins: dict[str, Join] = {}
         self.patterns: dict[str, Pattern] = {}
+        self.all_sessions: dict[str, Sessions] = {}
 
     def source(self, name: str, *, publish: bool = True, max_batch: int | None = None) -> Source:
         """Set the choices for one stream; a stream without a declaration has the defaults."""
@@ -78,6 +80,32 @@ class App:
         )
         self.metrics[name] = metric
         return metric
+
+    def sessions(
+        self,
+        name: str,
+        *,
+        of: str,
+        key: str,
+        gap: str,
+        max_length: str,
+        measures: Mapping[str, Measure],
+        where: str = "",
+        derived: Mapping[str, str] | None = None,
+        preliminary_after: str = "0 seconds",
+        final_after: str = "5 minutes",
+        retain: str = "7 days",
+    ) -> Sessions:
+        """Declare the visits of a key: events that follow one another within `gap`; its name is its table."""
+        line = _callers_line()
+        if name in self.all_sessions:
+            raise _twice("sessions", name, line, self.all_sessions[name].declared_at)
+        sessions = make_sessions(
+            *(name, of, key, gap, max_length, measures, where, derived or {}),
+            *(preliminary_after, final_after, retain, line),
+        )
+        self.all_sessions[name] = sessions
+        return sessions
 
     def alert(
         self,

@@ -20,6 +20,9 @@ class FlowTopic(NamedTuple):
     keep: timedelta
 
 
+from headrace.sessions import Sessions
+
+
 @dataclass(frozen=True)
 class Declared:
     """The declarations that ride on the gate of one stream."""
@@ -29,7 +32,8 @@ class Declared:
     keep_alerts: timedelta = timedelta(days=90)
     joins: tuple[JoinSide, ...] = ()
     patterns: tuple[Pattern, ...] = ()
+    sessions: tuple[Sessions, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether anything is derived at all."""
-        return bool(self.metrics or self.joins or self.patterns)
+        return bool(self.metrics or self.sessions or self.joins or self.patterns)

@@ -34,6 +34,7 @@ class Metric:
     retain: timedelta = timedelta(days=7)
     limit: int = LIMIT  # groups of one window and grouping
     declared_at: str = ""
+    noun: str = "metric"  # what errors call it
 
     @property
     def dimensions(self) -> tuple[str, ...]:

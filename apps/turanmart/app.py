@@ -4,7 +4,19 @@ Four streams come in: clickstream, payments, orders and logins. Their contracts 
 the shoppers who make them up for demos and tests are in `traffic/`.
 """
 
-from headrace import App, count, distinct, quantiles, running, sliding, sum_of, top, tumbling
+from headrace import (
+    App,
+    count,
+    distinct,
+    first_of,
+    last_of,
+    quantiles,
+    running,
+    sliding,
+    sum_of,
+    top,
+    tumbling,
+)
 
 PURCHASE = "event_type = 'purchase'"
 SHOWN = "event_type = 'product_impression'"
@@ -127,6 +139,26 @@ app.metric(
     where="checkout_ms IS NOT NULL",
     measures={"latency_ms": quantiles("checkout_ms")},
     final_after="2 minutes",
+)
+
+# A customer shops in one region, so a visit has one currency.
+app.sessions(
+    "visits",
+    of="clickstream",
+    key="customer_id",
+    gap="30 minutes",
+    max_length="4 hours",
+    measures={
+        "region": first_of("region"),
+        "pages": count("event_type = 'page_view'"),
+        "entry_page": first_of("page"),
+        "exit_page": last_of("page"),
+        "purchases": count(PURCHASE),
+        "revenue": sum_of("price * quantity", where=PURCHASE),
+    },
+    derived={"converted": "purchases > 0"},
+    final_after="10 minutes",
+    retain="2 days",
 )
 
 # A quiet minute proves nothing: both look only at windows with enough to judge by.

@@ -69,7 +69,7 @@ def audit(
                         loaded.source(stream),
                         connections,
                         bounds=bounds,
-                        metrics=[metric.name for metric in loaded.metrics_of(stream)],
+                        metrics=loaded.accounts_of(stream),
                         recount=recount,
                         on_progress=on_progress,
                     )

@@ -50,7 +50,7 @@ def demo(
     def audit(connections: Connections) -> None:
         for stream in sorted(loaded.contracts):
             contract, source = loaded.contract(stream), loaded.source(stream)
-            metrics = [metric.name for metric in loaded.metrics_of(stream)]
+            metrics = loaded.accounts_of(stream)
             report = audit_source(
                 loaded.name, contract, source, connections, metrics=metrics, recount=recount
             )

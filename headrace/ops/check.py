@@ -17,6 +17,7 @@ from headrace.gate.patterns import java_pattern
 from headrace.ops.load import LoadedApp
 from headrace.views.alert_rule import resolve_alerts
 from headrace.views.resolve import resolve
+from headrace.views.session_pieces import resolve_sessions
 
 RAW = (
     "partition int, offset bigint, log_time timestamp, key binary, value binary,"
@@ -36,6 +37,7 @@ def check_plans(spark: SparkSession, loaded: LoadedApp) -> None:
             if side.side == "left":
                 resolve_join(spark, side)
         resolve_patterns(spark, loaded.patterns_of(contract.name), contract)
+        resolve_sessions(spark, loaded.sessions_of(contract.name), contract)
 
 
 def _check_pattern(spark: SparkSession, contract: Contract, path: str, field: Field) -> None:

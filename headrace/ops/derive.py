@@ -17,10 +17,12 @@ from headrace.store.alert_accounts import AlertAccounts
 from headrace.store.join_fold import JoinFold
 from headrace.store.metric_fold import MetricFold
 from headrace.store.pattern_fold import pattern_fold
+from headrace.store.session_fold import SessionFold
 from headrace.store.source_accounts import Fold
 from headrace.views.alert_rule import resolve_alerts
 from headrace.views.batch import METRICS, MetricReducer, Reducer, Views
 from headrace.views.resolve import resolve
+from headrace.views.session_pieces import SESSIONS, SessionReducer, resolve_sessions
 
 
 @dataclass(frozen=True)
@@ -59,4 +61,8 @@ def derive(
             folds[pattern.part] = pattern_fold(app, query, pattern, names, declared.keep_alerts)
     if wants:
         reducers.append(TakeReducer(wants))
+    if declared.sessions:
+        sessions = resolve_sessions(spark, declared.sessions, contract)
+        reducers.append(SessionReducer(sessions))
+        folds[SESSIONS] = SessionFold(app, query, sessions)
     return Derivation(Views(reducers), folds) if folds else None

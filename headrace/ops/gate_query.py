@@ -65,7 +65,8 @@ class GateQuery:
 
     @property
     def metric_names(self) -> list[str]:
-        return [metric.name for metric in self._declared.metrics]
+        metrics = [metric.name for metric in self._declared.metrics]
+        return metrics + [sessions.name for sessions in self._declared.sessions]
 
     def start(self, *, available_now: bool = False) -> StreamingQuery:
         """Recover what a crash left, then start. `available_now` processes what is there and ends."""

@@ -19,6 +19,7 @@ from headrace.joins import SIDES, Join, JoinSide, lane_name
 from headrace.metrics import Metric
 from headrace.panels import ShownPanel, panels_shown
 from headrace.patterns import Pattern
+from headrace.sessions import Sessions
 from headrace.views.alert_check import check_alert
 
 
@@ -55,6 +56,14 @@ class LoadedApp:
     def metrics_of(self, stream: str) -> list[Metric]:
         return [metric for metric in self.app.metrics.values() if metric.of == stream]
 
+    def sessions_of(self, stream: str) -> list[Sessions]:
+        return [sessions for sessions in self.app.all_sessions.values() if sessions.of == stream]
+
+    def accounts_of(self, stream: str) -> list[str]:
+        """The names of all that say, batch by batch, what became of the stream's accepted events."""
+        metrics = [metric.name for metric in self.metrics_of(stream)]
+        return metrics + [sessions.name for sessions in self.sessions_of(stream)]
+
     def alert(self, name: str) -> Alert:
         """Of a threshold, or of a pattern."""
         known = self.app.alerts | {pattern.name: pattern.alert for pattern in self.app.patterns.values()}
@@ -75,6 +84,7 @@ class LoadedApp:
         """Everything that rides on the gate of the stream."""
         return Declared(
             *(tuple(self.metrics_of(stream)), tuple(self.alerts_of(stream)), keep_alerts),
+            sessions=tuple(self.sessions_of(stream)),
             joins=tuple(self.join_sides_of(stream)),
             patterns=tuple(self.patterns_of(stream)),
         )
@@ -138,6 +148,8 @@ def load_app(path: Path) -> LoadedApp:
                 where=metric.declared_at,
                 hint=known_names(metric.of, loaded.contracts),
             )
+    for sessions in app.all_sessions.values():
+        _check_sessions(sessions, loaded)
     for alert in app.alerts.values():
         check_alert(alert, app.metrics)
         _refuse_stream_topic(alert, loaded.contracts)
@@ -188,6 +200,21 @@ def _check_pattern(pattern: Pattern, loaded: LoadedApp) -> None:
                 hint="their alerts could not be told apart: choose another name",
             )
     _refuse_stream_topic(pattern.alert, loaded.contracts)
+
+
+def _check_sessions(sessions: Sessions, loaded: LoadedApp) -> None:
+    if sessions.of not in loaded.contracts:
+        raise AppError(
+            f"sessions '{sessions.name}': no stream '{sessions.of}' in {loaded.app.contracts_dir}",
+            where=sessions.declared_at,
+            hint=known_names(sessions.of, loaded.contracts),
+        )
+    if sessions.name in loaded.app.metrics:
+        raise AppError(
+            f"'{sessions.name}' is the name of a metric and of sessions: a name is a table",
+            where=sessions.declared_at,
+            hint=f"the metric is declared at {loaded.app.metrics[sessions.name].declared_at}",
+        )
 
 
 def _refuse_stream_topic(alert: Alert, contracts: dict[str, Contract]) -> None:

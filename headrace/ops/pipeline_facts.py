@@ -130,7 +130,7 @@ class FactReader:
         found = []
         for source, contract in sorted(self.loaded.contracts.items()):
             query = query_name(app, source)
-            metrics = [metric.name for metric in self.loaded.metrics_of(source)]
+            metrics = self.loaded.accounts_of(source)
             report = reports.get(query)
             counted = report.counted if report is not None else Counted()
             found.append(

@@ -45,8 +45,10 @@ class LateEvents:
             _PAGE, {**place, "app": self._loaded.name, "metrics": metrics, "limit": page.limit + 1}
         )
         found, following = page.cut(found, keys)
-        declared = self._loaded.app.metrics
-        items = [{"source": declared[row["metric"]].of, **row} for row in found]
+        app = self._loaded.app
+        sources = {m.name: m.of for m in app.metrics.values()}
+        sources |= {s.name: s.of for s in app.all_sessions.values()}
+        items = [{"source": sources[row["metric"]], **row} for row in found]
         return {"items": items, "next": following}
 
     async def delays(self, metrics: list[str], since: datetime, until: datetime) -> list[dict[str, Any]]:

@@ -85,7 +85,7 @@ class Audits:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._audit, stream)
 
     def _audit(self, stream: str) -> dict[str, Any]:
-        metrics = [metric.name for metric in self._loaded.metrics_of(stream)]
+        metrics = self._loaded.accounts_of(stream)
         contract, source = self._loaded.contract(stream), self._loaded.source(stream)
         try:
             report = audit_source(

@@ -194,7 +194,7 @@ def wanted_rows(
     return Wanted(
         parse_time("from", start),
         parse_time("to", end),
-        _states(state),
+        wanted_states(state),
         _grouping(metric, grouping),
         labels,
     )
@@ -210,7 +210,7 @@ def parse_moment(text: str) -> datetime | int:
     return moment
 
 
-def _states(text: str | None) -> tuple[str, ...]:
+def wanted_states(text: str | None) -> tuple[str, ...]:
     if text is None:
         return ()
     states = tuple(text.split(","))

@@ -22,6 +22,7 @@ from headrace.serve.metric_rows import MetricRows
 from headrace.serve.metric_tables import MetricTables
 from headrace.serve.metric_versions import MetricVersions
 from headrace.serve.pipeline import PipelineFeed
+from headrace.serve.session_rows import SessionRows
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Serving:
     catalogue: MetricCatalogue
     rows: MetricRows
     versions: MetricVersions
+    sessions: SessionRows
     late_events: LateEvents
     dead_letters: DeadLetters
     ledger: LedgerPages
@@ -70,6 +72,7 @@ def make_serving(loaded: LoadedApp, connections: Connections, tokens: Tokens | N
         MetricCatalogue(loaded, database, tables),
         MetricRows(database, tables),
         MetricVersions(database, tables, loaded.name),
+        SessionRows(loaded, database, tables),
         LateEvents(loaded, database),
         DeadLetters(loaded, connections, database),
         LedgerPages(loaded, database),

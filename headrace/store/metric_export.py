@@ -36,19 +36,23 @@ def export(connection: Connection, app: str, metric: Metric, folder: Path) -> in
             sql.SQL(", ").join(map(sql.Identifier, columns)), table_name(app, metric), keys
         )
     ).fetchall()
-    _write(folder / f"{metric.name}.csv", columns, rows)
+    write_csv(folder / f"{metric.name}.csv", columns, rows)
+    export_late(connection, app, metric.name, folder)
+    return len(rows)
+
+
+def export_late(connection: Connection, app: str, name: str, folder: Path) -> None:
     late = connection.execute(
         sql.SQL(
             "SELECT {} FROM headrace.late_events WHERE app = %s AND metric = %s"
             ' ORDER BY partition, "offset", window_end'
         ).format(sql.SQL(", ").join(map(sql.Identifier, LATE))),
-        (app, metric.name),
+        (app, name),
     ).fetchall()
-    _write(folder / f"{metric.name}.late.csv", LATE, late)
-    return len(rows)
+    write_csv(folder / f"{name}.late.csv", LATE, late)
 
 
-def _write(file: Path, columns: Iterable[str], rows: list[tuple[Any, ...]]) -> None:
+def write_csv(file: Path, columns: Iterable[str], rows: list[tuple[Any, ...]]) -> None:
     with file.open("w", newline="", encoding="utf-8") as out:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(columns)

@@ -14,14 +14,19 @@ def within_batch(part: Part, only: sql.SQL) -> sql.Composed:
         case "add":
             zero = sql.SQL("coalesce({}, 0)::bigint") if part.type == "bigint" else sql.SQL("{}")
             return zero.format(sql.SQL("sum({}) {}").format(column, only))
-        case "least":
-            return sql.SQL("min({}) {}").format(column, only)
-        case "greatest":
-            return sql.SQL("max({}) {}").format(column, only)
+        case "least" | "greatest":
+            return sql.SQL("{}({}) {}").format(sql.SQL(_extreme(part)), column, only)
         case _:
             place = sql.Identifier(f"{part.measure}__at")
             order = sql.SQL("ASC NULLS LAST" if part.how == "first" else "DESC NULLS LAST")
             return sql.SQL("(array_agg({} ORDER BY {} {}) {})[1]").format(column, place, order, only)
+
+
+def _extreme(part: Part) -> str:
+    """Postgres has no smallest and no largest of booleans."""
+    if part.type == "boolean":
+        return "bool_and" if part.how == "least" else "bool_or"
+    return "min" if part.how == "least" else "max"
 
 
 def with_row(part: Part) -> sql.Composed:

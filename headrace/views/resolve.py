@@ -192,4 +192,4 @@ def packed_columns(name: str, measure: Measure) -> dict[str, str]:
 
 
 def _what(metric: Metric, part: str) -> str:
-    return f"metric '{metric.name}', {part}"
+    return f"{metric.noun} '{metric.name}', {part}"

@@ -32,6 +32,7 @@ LISTS = (
     "/api/v1/late-events/delays",
     "/api/v1/ledger",
     "/api/v1/alerts",
+    "/api/v1/sessions/visits",
 )
 
 

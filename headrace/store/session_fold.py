@@ -1,0 +1,70 @@
+"""The sessions of one source in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from headrace.gate.ledger import Batch
+from headrace.store.connection import Connection
+from headrace.store.metric_tables import STATEMENTS
+from headrace.store.session_export import export
+from headrace.store.session_late import write_late
+from headrace.store.session_merge import SessionStore
+from headrace.store.session_tables import define
+from headrace.store.source_accounts import Watermarks
+from headrace.views.session_pieces import Pieces, ResolvedSessions
+
+COUNTS = ("accepted", "counted", "filtered", "late")
+
+
+class SessionFold:
+    def __init__(self, app: str, query: str, resolved: Sequence[ResolvedSessions]) -> None:
+        self._app, self._query, self._resolved = app, query, resolved
+        self._stores = {r.sessions.name: SessionStore(app, r) for r in resolved}
+
+    def prepare(self, connection: Connection, watermarks: Watermarks) -> None:
+        for statement in STATEMENTS:
+            connection.execute(statement)
+        for resolved in self._resolved:
+            define(connection, self._app, resolved)
+
+    def merge(self, connection: Connection, batch: Batch, part: list[Pieces], before: Watermarks) -> None:
+        for pieces in part:
+            name = pieces.resolved.sessions.name
+            sealed = self._stores[name].merge(connection, pieces)
+            if sealed.late:
+                write_late(connection, self._app, pieces.resolved.sessions, sealed.late)
+            counted = pieces.in_lines + len(sealed.taken)
+            connection.execute(
+                "INSERT INTO headrace.metric_ledger VALUES (%s, %s, %s, %s, %s, %s, %s)",
+                (
+                    *(self._query, batch.batch_id, name),
+                    *(pieces.accepted, counted, pieces.filtered, len(sealed.late)),
+                ),
+            )
+
+    def advance(
+        self, connection: Connection, before: Watermarks, after: Watermarks, part: list[Pieces] | None
+    ) -> None:
+        for store in self._stores.values():
+            store.advance(connection, after.get("event"))
+
+    def forget_old(self, connection: Connection) -> None:
+        for store in self._stores.values():
+            store.forget_late(connection, self._query)
+
+    def export(self, connection: Connection, folder: Path) -> dict[str, Any]:
+        found = {}
+        for resolved in self._resolved:
+            name = resolved.sessions.name
+            rows = export(connection, self._app, resolved.sessions, folder)
+            sums = connection.execute(
+                "SELECT sum(accepted)::bigint, sum(counted)::bigint, sum(filtered)::bigint,"
+                " sum(late)::bigint FROM headrace.metric_ledger WHERE query = %s AND metric = %s",
+                (self._query, name),
+            ).fetchone()
+            counts = dict(zip(COUNTS, sums or (), strict=True))
+            found[name] = {"rows": rows, **{key: value or 0 for key, value in counts.items()}}
+        return found

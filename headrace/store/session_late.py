@@ -1,0 +1,31 @@
+"""Events that came too late for any session, in the late ledger."""
+
+from __future__ import annotations
+
+from headrace.sessions import Sessions
+from headrace.store.connection import Connection
+from headrace.store.times import to_time
+from headrace.views.session_pieces import SuspectEvent
+
+
+def write_late(connection: Connection, app: str, sessions: Sessions, late: list[SuspectEvent]) -> None:
+    with (
+        connection.cursor() as cursor,
+        cursor.copy(
+            'COPY headrace.late_events (app, metric, event_id, partition, "offset", event_time,'
+            " window_start, window_end, clock, late_by, reason) FROM STDIN"
+        ) as copy,
+    ):
+        for event in late:
+            at, clock = to_time(event.event_time), to_time(event.clock)
+            assert at is not None and clock is not None
+            end = at + sessions.gap
+            over = event.event_time + sessions.gap_us + sessions.final_us
+            by_itself = event.own_clock is not None and over <= event.own_clock
+            copy.write_row(
+                (
+                    *(app, sessions.name, event.event_id, event.partition, event.offset, at),
+                    *(at, end, clock, clock - end - sessions.final_after),
+                    "late" if by_itself else "idle_wake",
+                )
+            )
