@@ -10,6 +10,7 @@ from headrace.alerts import Alert
 from headrace.joins import JoinSide
 from headrace.metrics import Metric
 from headrace.patterns import Pattern
+from headrace.sessions import Sessions
 
 
 class FlowTopic(NamedTuple):
@@ -18,9 +19,6 @@ class FlowTopic(NamedTuple):
     name: str
     partitions: int
     keep: timedelta
-
-
-from headrace.sessions import Sessions
 
 
 @dataclass(frozen=True)
