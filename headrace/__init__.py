@@ -19,6 +19,7 @@ from headrace.measures import (
 )
 from headrace.metrics import Metric
 from headrace.panels import Panel
+from headrace.signals import Signals, rule, seconds_since_last, times_last
 from headrace.windows import running, sliding, tumbling
 
 __version__ = "0.1.0"
@@ -28,6 +29,7 @@ __all__ = [
     "HeadraceError",
     "Metric",
     "Panel",
+    "Signals",
     "Source",
     "__version__",
     "count",
@@ -38,10 +40,13 @@ __all__ = [
     "mean_of",
     "min_of",
     "quantiles",
+    "rule",
     "running",
+    "seconds_since_last",
     "sliding",
     "stddev_of",
     "sum_of",
+    "times_last",
     "top",
     "tumbling",
     "variance_of",

@@ -12,6 +12,7 @@ from headrace.errors import AppError
 from headrace.measures import Measure
 from headrace.metrics import LIMIT, Metric, make_metric
 from headrace.panels import Panel, make_panel
+from headrace.signals import Feature, Publish, Rule, Signals, make_signals
 from headrace.windows import Window
 
 
@@ -37,6 +38,7 @@ class App:
         self.metrics: dict[str, Metric] = {}
         self.alerts: dict[str, Alert] = {}
         self.panels: dict[str, Panel] = {}
+        self.signal_sets: dict[str, Signals] = {}
 
     def source(self, name: str, *, publish: bool = True, max_batch: int | None = None) -> Source:
         """Set the choices for one stream; a stream without a declaration has the defaults."""
@@ -100,6 +102,39 @@ class App:
         )
         self.alerts[name] = alert
         return alert
+
+    def signals(
+        self,
+        name: str,
+        *,
+        of: str,
+        key: str,
+        features: Mapping[str, Feature | Measure | str],
+        score: str | Rule,
+        decision: Mapping[str, float],
+        where: str = "",
+        memory: str = "5 minutes",
+        shadow: str | Rule | None = None,
+        activity_by: str = "",
+        topic: str = "",
+        publish: Publish = "decisions",
+        retain: str = "7 days",
+    ) -> Signals:
+        """Score every event of a stream against what its key did in the time before; a table and a topic.
+
+        `decision` gives thresholds of the score; below all of them an event is allowed. A `shadow` scores
+        beside the live one and decides nothing. Suspicious activity is counted for `activity_by`, or the key.
+        """
+        line = _callers_line()
+        before = self.signal_sets.get(name) or self.metrics.get(name)
+        if before is not None:
+            raise _twice("table", name, line, before.declared_at)
+        signals = make_signals(
+            *(name, of, key, where, memory, features, score, decision, shadow),
+            *(activity_by, topic, publish, retain, line),
+        )
+        self.signal_sets[name] = signals
+        return signals
 
     def panel(
         self,

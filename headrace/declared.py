@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from headrace.alerts import Alert
 from headrace.metrics import Metric
+from headrace.signals import Signals
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,8 @@ class Declared:
     metrics: tuple[Metric, ...] = ()
     alerts: tuple[Alert, ...] = ()
     keep_alerts: timedelta = timedelta(days=90)
+    signals: tuple[Signals, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether anything is derived at all."""
-        return bool(self.metrics)
+        return bool(self.metrics or self.signals)

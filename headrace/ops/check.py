@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from headrace.contracts.model import Contract, Field
 from headrace.errors import ContractError
+from headrace.flows.signals import resolve_signals
 from headrace.gate.judge import judge
 from headrace.gate.patterns import java_pattern
 from headrace.ops.load import LoadedApp
@@ -30,6 +31,7 @@ def check_plans(spark: SparkSession, loaded: LoadedApp) -> None:
         _check_gate(spark, contract)
         metrics = resolve(spark, loaded.metrics_of(contract.name), contract)
         resolve_alerts(spark, loaded.alerts_of(contract.name), metrics)
+        resolve_signals(spark, loaded.signals_of(contract.name), contract)
 
 
 def _check_pattern(spark: SparkSession, contract: Contract, path: str, field: Field) -> None:

@@ -35,6 +35,7 @@ class Delivery:
     ) -> None:
         self._queries = [query_name(loaded.name, source) for source in sources]
         self._alerts: list[Alert] = [a for source in sources for a in loaded.alerts_of(source)]
+        self._signals = [s for source in sources for s in loaded.signals_of(source)]
         self._settings, self._connections = settings, connections
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -53,6 +54,9 @@ class Delivery:
         ensure_alert_topics(
             topics, timedelta(days=self._settings.alert_keep_days), self._connections.librdkafka
         )
+        for signals in self._signals:
+            if signals.topic:
+                ensure_alert_topics({signals.topic}, signals.retain, self._connections.librdkafka)
         for kind, outbox in (("alerts", AlertOutbox()), ("flows", FlowOutbox())):
             publisher = OutboxTopics(kind, outbox, self._store(), self._queries, self._connections.librdkafka)
             self._run(f"topics of {kind}", publisher.publish, publisher.close)

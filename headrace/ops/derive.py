@@ -8,8 +8,11 @@ from pyspark.sql import SparkSession
 
 from headrace.contracts.model import Contract
 from headrace.declared import Declared
+from headrace.flows.signals import resolve_signals
+from headrace.flows.taken import TakeReducer, Want
 from headrace.store.alert_accounts import AlertAccounts
 from headrace.store.metric_fold import MetricFold
+from headrace.store.signal_fold import SignalFold
 from headrace.store.source_accounts import Fold
 from headrace.views.alert_rule import resolve_alerts
 from headrace.views.batch import METRICS, MetricReducer, Reducer, Views
@@ -36,4 +39,10 @@ def derive(
         alerts = AlertAccounts(app, query, rules, declared.keep_alerts)
         reducers.append(MetricReducer(metrics))
         folds[METRICS] = MetricFold(app, query, metrics, alerts)
+    wants: list[Want] = []
+    for signals in resolve_signals(spark, declared.signals, contract):
+        wants.append(signals.want)
+        folds[signals.fold] = SignalFold(app, query, signals)
+    if wants:
+        reducers.append(TakeReducer(wants))
     return Derivation(Views(reducers), folds) if folds else None

@@ -16,6 +16,7 @@ from headrace.declared import Declared
 from headrace.errors import AppError, HeadraceError, known_names
 from headrace.metrics import Metric
 from headrace.panels import ShownPanel, panels_shown
+from headrace.signals import Signals
 from headrace.views.alert_check import check_alert
 
 
@@ -66,7 +67,11 @@ class LoadedApp:
 
     def declared(self, stream: str, keep_alerts: timedelta = timedelta(days=90)) -> Declared:
         """Everything that rides on the gate of the stream."""
-        return Declared(tuple(self.metrics_of(stream)), tuple(self.alerts_of(stream)), keep_alerts)
+        metrics, alerts = tuple(self.metrics_of(stream)), tuple(self.alerts_of(stream))
+        return Declared(metrics, alerts, keep_alerts, tuple(self.signals_of(stream)))
+
+    def signals_of(self, stream: str) -> list[Signals]:
+        return [signals for signals in self.app.signal_sets.values() if signals.of == stream]
 
     def panels(self) -> list[ShownPanel]:
         return panels_shown(self.app.panels.values(), self.app.metrics, self.contracts)
@@ -97,20 +102,30 @@ def load_app(path: Path) -> LoadedApp:
                 where=metric.declared_at,
                 hint=known_names(metric.of, loaded.contracts),
             )
+    for signals in app.signal_sets.values():
+        if signals.of not in loaded.contracts:
+            raise AppError(
+                f"signals '{signals.name}': no stream '{signals.of}' in {app.contracts_dir}",
+                where=signals.declared_at,
+                hint=known_names(signals.of, loaded.contracts),
+            )
+        _refuse_stream_topic(
+            f"signals '{signals.name}'", signals.topic, signals.declared_at, loaded.contracts
+        )
     for alert in app.alerts.values():
         check_alert(alert, app.metrics)
-        _refuse_stream_topic(alert, loaded.contracts)
+        _refuse_stream_topic(f"alert '{alert.name}'", alert.topic, alert.declared_at, loaded.contracts)
     loaded.panels()
     return loaded
 
 
-def _refuse_stream_topic(alert: Alert, contracts: dict[str, Contract]) -> None:
+def _refuse_stream_topic(what: str, topic: str, declared_at: str, contracts: dict[str, Contract]) -> None:
     for contract in contracts.values():
-        if alert.topic in (contract.topics.raw, *contract.topics.outputs):
+        if topic in (contract.topics.raw, *contract.topics.outputs):
             raise AppError(
-                f"alert '{alert.name}': {alert.topic} is a topic of the stream '{contract.name}'",
-                where=alert.declared_at,
-                hint="alerts need a topic of their own",
+                f"{what}: {topic} is a topic of the stream '{contract.name}'",
+                where=declared_at,
+                hint="what is derived from a stream needs a topic of its own",
             )
 
 

@@ -36,7 +36,7 @@ def export(connection: Connection, app: str, metric: Metric, folder: Path) -> in
             sql.SQL(", ").join(map(sql.Identifier, columns)), table_name(app, metric), keys
         )
     ).fetchall()
-    _write(folder / f"{metric.name}.csv", columns, rows)
+    write_csv(folder / f"{metric.name}.csv", columns, rows)
     late = connection.execute(
         sql.SQL(
             "SELECT {} FROM headrace.late_events WHERE app = %s AND metric = %s"
@@ -44,11 +44,11 @@ def export(connection: Connection, app: str, metric: Metric, folder: Path) -> in
         ).format(sql.SQL(", ").join(map(sql.Identifier, LATE))),
         (app, metric.name),
     ).fetchall()
-    _write(folder / f"{metric.name}.late.csv", LATE, late)
+    write_csv(folder / f"{metric.name}.late.csv", LATE, late)
     return len(rows)
 
 
-def _write(file: Path, columns: Iterable[str], rows: list[tuple[Any, ...]]) -> None:
+def write_csv(file: Path, columns: Iterable[str], rows: list[tuple[Any, ...]]) -> None:
     with file.open("w", newline="", encoding="utf-8") as out:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(columns)
