@@ -2,6 +2,7 @@
 
 from headrace.alerts import Alert
 from headrace.app import App, Source
+from headrace.dimensions import Dimension, table
 from headrace.errors import HeadraceError
 from headrace.measures import (
     count,
@@ -26,6 +27,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Alert",
     "App",
+    "Dimension",
     "HeadraceError",
     "Metric",
     "Panel",
@@ -46,6 +48,7 @@ __all__ = [
     "sliding",
     "stddev_of",
     "sum_of",
+    "table",
     "times_last",
     "top",
     "tumbling",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from headrace.alerts import Alert
+from headrace.enrich import Enrich
 from headrace.metrics import Metric
 from headrace.signals import Signals
 
@@ -18,7 +19,8 @@ class Declared:
     alerts: tuple[Alert, ...] = ()
     keep_alerts: timedelta = timedelta(days=90)
     signals: tuple[Signals, ...] = ()
+    enrich: tuple[Enrich, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether anything is derived at all."""
-        return bool(self.metrics or self.signals)
+        return bool(self.metrics or self.signals or self.enrich)

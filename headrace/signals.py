@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Literal, get_args
 
 from headrace.alerts import TOPIC
 from headrace.contracts.durations import parse_duration
+from headrace.dimensions import Dimension
 from headrace.errors import AppError, UsageError
 from headrace.measures import Measure
 from headrace.metrics import NAME
 from headrace.windows import MICROSECOND
 
-FeatureKind = Literal["count", "sum", "mean", "distinct", "times_last", "seconds_since_last", "own"]
+FeatureKind = Literal[
+    "count", "sum", "mean", "distinct", "times_last", "seconds_since_last", "own", "dimension"
+]
 Publish = Literal["decisions", "all"]
 ALLOW = "allow"
 REMEMBERED = ("count", "sum", "mean", "distinct")
@@ -27,7 +30,10 @@ OWN_COLUMNS = (
 
 @dataclass(frozen=True)
 class Feature:
-    """A number (or a text) about an event; `expression` and `where` are Spark SQL over its fields."""
+    """A number (or a text) about an event; `expression` and `where` are Spark SQL over its fields.
+
+    Of a `dimension` feature, `expression` is the name of the table and its column.
+    """
 
     kind: FeatureKind
     expression: str = ""
@@ -59,6 +65,7 @@ class Signals:
     decisions: tuple[tuple[str, float], ...]  # the highest threshold first
     where: str = ""
     shadow: Scorer | None = None
+    tables: tuple[Dimension, ...] = ()
     activity_by: str = ""
     topic: str = ""
     publish: Publish = "decisions"
@@ -100,6 +107,7 @@ def make_signals(
     scorer: Scorer | str | None,
     decision: Mapping[str, float],
     shadow: Scorer | str | None,
+    tables: Sequence[Dimension],
     activity_by: str,
     topic: str,
     publish: Publish,
@@ -125,8 +133,9 @@ def make_signals(
     if topic and not TOPIC.fullmatch(topic):
         raise refuse(f"'{topic}' is no name for a topic", "letters, digits, dots, _ and -, at most 200")
     signals = Signals(
-        *(name, of, key, remembered, {n: _feature(n, given, refuse) for n, given in features.items()}),
+        *(name, of, key, remembered, {n: _feature(n, f, tables, refuse) for n, f in features.items()}),
         *(_scorer(scorer), _decisions(decision, refuse), where, _scorer(shadow) if shadow else None),
+        tables=tuple(tables),
         activity_by=activity_by or key,
         topic=topic,
         publish=publish,
@@ -141,11 +150,12 @@ def _scorer(given: Scorer | str) -> Scorer:
     return rule(given) if isinstance(given, str) else given
 
 
-def _feature(name: str, given: object, refuse: Refuse) -> Feature:
+def _feature(name: str, given: object, tables: Sequence[Dimension], refuse: Refuse) -> Feature:
     if isinstance(given, Feature):
         return given
     if isinstance(given, str):
-        return Feature("own", given)
+        of_table = given.partition(".")[0] in [table.name for table in tables]
+        return Feature("dimension" if of_table else "own", given)
     if isinstance(given, Measure) and given.kind in REMEMBERED:
         return Feature(given.kind, given.expression, given.where)  # type: ignore[arg-type]
     raise refuse(

@@ -11,6 +11,7 @@ from pyspark.sql import types as spark_types
 
 from headrace.contracts.model import Contract
 from headrace.contracts.spark_schema import spark_type
+from headrace.dimensions import Dimension
 from headrace.errors import AppError, known_names
 from headrace.flows.features import NUMERIC, FeaturePlan, remembered
 from headrace.flows.taken import Want
@@ -26,6 +27,12 @@ _TYPES = {
     "distinct": "bigint",
     "times_last": "double precision",
     "seconds_since_last": "double precision",
+}
+_DIMENSION_TYPES = {
+    "string": "text",
+    "integer": "bigint",
+    "number": "numeric",
+    "boolean": "boolean",
 }
 TEXTS = ("text", "boolean", "timestamptz", "date")
 
@@ -50,10 +57,11 @@ class ResolvedSignals:
     def want(self) -> Want:
         signals = self.signals
         columns = {f"label {name}": f"`{name}`" for name in signals.labels}
+        columns |= {f"table {table.name}": f"`{table.on}`" for table in signals.tables}
         for name, feature in signals.features.items():
             if feature.kind == "own":
                 columns[f"own {name}"] = feature.expression
-            elif feature.expression or feature.where:
+            elif feature.kind != "dimension" and (feature.expression or feature.where):
                 columns[f"value {name}"] = _value(feature, name in self.doubles)
         has_key = f"`{signals.key}` IS NOT NULL"
         where = f"({signals.where}) AND {has_key}" if signals.where else has_key
@@ -93,6 +101,9 @@ def _resolve(frame: DataFrame, signals: Signals, contract: Contract) -> Resolved
                 f"signals '{signals.name}': no field '{name}'", where=where, hint=known_names(name, known)
             )
         used.add(name)
+    for table in signals.tables:
+        check_table(table, contract, f"signals '{signals.name}'", where)
+        used.add(table.on)
     used |= _condition(frame, signals.where, f"signals '{signals.name}', where", where)
     types: dict[str, str] = {}
     doubles = set()
@@ -100,6 +111,9 @@ def _resolve(frame: DataFrame, signals: Signals, contract: Contract) -> Resolved
         what = f"signals '{signals.name}', {name}"
         used |= _condition(frame, feature.where, what, where)
         types[name] = _TYPES.get(feature.kind, "")
+        if feature.kind == "dimension":
+            types[name] = _DIMENSION_TYPES[_column_type(signals, feature)]
+            continue
         if not feature.expression:
             continue
         used |= fields_used(feature.expression, known, what=what, where=where)
@@ -124,6 +138,31 @@ def _resolve(frame: DataFrame, signals: Signals, contract: Contract) -> Resolved
     for scorer in (signals.scorer, signals.shadow):
         _check_scorer(resolved, scorer)
     return resolved
+
+
+def check_table(table: Dimension, contract: Contract, what: str, where: str) -> None:
+    """Raises AppError where events cannot be looked up in a table."""
+    fields = {field.name: field for field in plain_fields(contract)}
+    if table.on not in fields:
+        hint = known_names(table.on, fields)
+        raise AppError(f"{what}: no field '{table.on}' for table '{table.name}'", where=where, hint=hint)
+    if fields[table.on].mask is not None:
+        raise AppError(
+            f"{what}: '{table.on}' is masked, so that table '{table.name}' cannot know it",
+            where=where,
+            hint="look up by a field that is not masked",
+        )
+    if table.as_of != contract.event_time:
+        raise AppError(
+            f"{what}: table '{table.name}' is as of '{table.as_of}', and the events' time is"
+            f" '{contract.event_time}'",
+            where=where,
+        )
+
+
+def _column_type(signals: Signals, feature: Feature) -> str:
+    name, _, column = feature.expression.partition(".")
+    return next(table for table in signals.tables if table.name == name).type_of(column)
 
 
 def _check_scorer(resolved: ResolvedSignals, scorer: Scorer | None) -> None:

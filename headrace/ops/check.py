@@ -13,7 +13,9 @@ from headrace.errors import ContractError
 from headrace.flows.signals import resolve_signals
 from headrace.gate.judge import judge
 from headrace.gate.patterns import java_pattern
+from headrace.ops.enrichment import Enrichment
 from headrace.ops.load import LoadedApp
+from headrace.store.dimensions import Dimensions
 from headrace.views.alert_rule import resolve_alerts
 from headrace.views.resolve import resolve
 
@@ -32,6 +34,8 @@ def check_plans(spark: SparkSession, loaded: LoadedApp) -> None:
         metrics = resolve(spark, loaded.metrics_of(contract.name), contract)
         resolve_alerts(spark, loaded.alerts_of(contract.name), metrics)
         resolve_signals(spark, loaded.signals_of(contract.name), contract)
+        on_file = [e for e in loaded.enrich_of(contract.name) if all(t.file for t in e.tables)]
+        Enrichment(contract, on_file, Dimensions())
 
 
 def _check_pattern(spark: SparkSession, contract: Contract, path: str, field: Field) -> None:

@@ -10,7 +10,10 @@ from headrace.contracts.model import Contract
 from headrace.declared import Declared
 from headrace.flows.signals import resolve_signals
 from headrace.flows.taken import TakeReducer, Want
+from headrace.ops.enrichment import Enrichment
 from headrace.store.alert_accounts import AlertAccounts
+from headrace.store.dimensions import Dimensions
+from headrace.store.enrich_fold import EnrichFold
 from headrace.store.metric_fold import MetricFold
 from headrace.store.signal_fold import SignalFold
 from headrace.store.source_accounts import Fold
@@ -25,10 +28,22 @@ class Derivation:
 
     views: Views
     folds: dict[str, Fold]
+    enrichment: Enrichment | None = None
+
+    @property
+    def carried(self) -> tuple[str, ...]:
+        """The fields of the contract that all of it needs."""
+        asked = self.enrichment.fields if self.enrichment is not None else ()
+        return tuple(dict.fromkeys((*self.views.carried, *asked)))
 
 
 def derive(
-    spark: SparkSession, app: str, query: str, contract: Contract, declared: Declared
+    spark: SparkSession,
+    app: str,
+    query: str,
+    contract: Contract,
+    declared: Declared,
+    dimensions: Dimensions | None = None,
 ) -> Derivation | None:
     """None if nothing is. Raises AppError for the first declaration that does not fit the contract."""
     reducers: list[Reducer] = []
@@ -39,10 +54,14 @@ def derive(
         alerts = AlertAccounts(app, query, rules, declared.keep_alerts)
         reducers.append(MetricReducer(metrics))
         folds[METRICS] = MetricFold(app, query, metrics, alerts)
+    dimensions = dimensions or Dimensions()
     wants: list[Want] = []
     for signals in resolve_signals(spark, declared.signals, contract):
         wants.append(signals.want)
-        folds[signals.fold] = SignalFold(app, query, signals)
+        folds[signals.fold] = SignalFold(app, query, signals, dimensions)
+    for enrich in declared.enrich:
+        folds[enrich.fold] = EnrichFold(app, query, contract, enrich, dimensions)
     if wants:
         reducers.append(TakeReducer(wants))
-    return Derivation(Views(reducers), folds) if folds else None
+    enrichment = Enrichment(contract, declared.enrich, dimensions) if declared.enrich else None
+    return Derivation(Views(reducers), folds, enrichment) if folds else None

@@ -13,6 +13,7 @@ from headrace.alerts import Alert
 from headrace.app import App, Source
 from headrace.contracts import Contract, load_contracts
 from headrace.declared import Declared
+from headrace.enrich import Enrich, enriched_contract
 from headrace.errors import AppError, HeadraceError, known_names
 from headrace.metrics import Metric
 from headrace.panels import ShownPanel, panels_shown
@@ -68,7 +69,11 @@ class LoadedApp:
     def declared(self, stream: str, keep_alerts: timedelta = timedelta(days=90)) -> Declared:
         """Everything that rides on the gate of the stream."""
         metrics, alerts = tuple(self.metrics_of(stream)), tuple(self.alerts_of(stream))
-        return Declared(metrics, alerts, keep_alerts, tuple(self.signals_of(stream)))
+        signals, enriched = tuple(self.signals_of(stream)), tuple(self.enrich_of(stream))
+        return Declared(metrics, alerts, keep_alerts, signals, enriched)
+
+    def enrich_of(self, stream: str) -> list[Enrich]:
+        return [enrich for enrich in self.app.enrichments.values() if enrich.of == stream]
 
     def signals_of(self, stream: str) -> list[Signals]:
         return [signals for signals in self.app.signal_sets.values() if signals.of == stream]
@@ -102,6 +107,8 @@ def load_app(path: Path) -> LoadedApp:
                 where=metric.declared_at,
                 hint=known_names(metric.of, loaded.contracts),
             )
+    for enrich in app.enrichments.values():
+        _check_enrich(enrich, loaded)
     for signals in app.signal_sets.values():
         if signals.of not in loaded.contracts:
             raise AppError(
@@ -127,6 +134,24 @@ def _refuse_stream_topic(what: str, topic: str, declared_at: str, contracts: dic
                 where=declared_at,
                 hint="what is derived from a stream needs a topic of its own",
             )
+
+
+def _check_enrich(enrich: Enrich, loaded: LoadedApp) -> None:
+    what, where = f"enrich '{enrich.name}'", enrich.declared_at
+    if enrich.of not in loaded.contracts:
+        hint = known_names(enrich.of, loaded.contracts)
+        raise AppError(f"{what}: no stream '{enrich.of}'", where=where, hint=hint)
+    if enrich.name in loaded.contracts:
+        raise AppError(f"{what}: there is a stream of that name", where=where)
+    for topic in enrich.topics:
+        _refuse_stream_topic(what, topic, where, loaded.contracts)
+    if not loaded.source(enrich.of).publish:
+        raise AppError(
+            f"{what}: accepted events of '{enrich.of}' are not published",
+            where=where,
+            hint=f"enriched events go out with the validated ones: app.source('{enrich.of}', publish=True)",
+        )
+    enriched_contract(loaded.contract(enrich.of), enrich)
 
 
 def _app_in(file: Path) -> App:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from psycopg import sql
 
+from headrace.dimensions import Versions
+from headrace.errors import AppError, known_names
 from headrace.flows.features import Arrived, features_of
 from headrace.flows.signals import ResolvedSignals
 from headrace.flows.taken import Taken, TakenRow
 from headrace.gate.ledger import Batch
-from headrace.signals import ALLOW
+from headrace.signals import ALLOW, Feature
 from headrace.store.connection import Connection
+from headrace.store.dimensions import Dimensions
 from headrace.store.outbox import account, open_lane, put
 from headrace.store.signal_export import export, record_of
 from headrace.store.signal_scores import STAGED, Scores
@@ -33,16 +36,21 @@ SIDE = ""
 class SignalFold:
     """One declaration of signals on one source."""
 
-    def __init__(self, app: str, query: str, resolved: ResolvedSignals) -> None:
+    def __init__(
+        self, app: str, query: str, resolved: ResolvedSignals, dimensions: Dimensions | None = None
+    ) -> None:
         self._app, self._query, self._resolved = app, query, resolved
         self._signals = resolved.signals
         self._plan = resolved.plan
         self._scores = Scores(resolved)
         self._table = table_name(app, self._signals)
         self._memory = memory_name(app, self._signals)
+        known = dimensions or Dimensions()
+        self._tables = {table.name: known.live(table) for table in self._signals.tables}
         self._places = {name: n for n, name in enumerate(resolved.want.columns)}
 
     def prepare(self, connection: Connection, watermarks: Watermarks) -> None:
+        self._check_tables()
         define(connection, self._app, self._resolved)
         if self._signals.topic:
             open_lane(connection, self._query, self._signals.topic)
@@ -61,9 +69,10 @@ class SignalFold:
         new = [self._arrived(row) for row in part.rows]
         features = features_of(self._plan, [*self._remembered(connection, new), *new])
         self._remember(connection, new)
+        tables = {name: live.current() for name, live in self._tables.items()}
         incomplete = {(row.partition, row.offset) for row in late}
         rows = [
-            self._row(n, row, features[row.partition, row.offset], incomplete)
+            self._row(n, row, features[row.partition, row.offset], tables, incomplete)
             for n, row in enumerate(part.rows)
         ]
         self._scores.compute(connection, rows)
@@ -141,15 +150,25 @@ class SignalFold:
                 copy.write_row((*event[:6], list(event.values)))
 
     def _row(
-        self, n: int, row: TakenRow, found: Sequence[Any], incomplete: set[tuple[int, int]]
+        self,
+        n: int,
+        row: TakenRow,
+        found: Sequence[Any],
+        tables: Mapping[str, Versions],
+        incomplete: set[tuple[int, int]],
     ) -> tuple[Any, ...]:
         """A row of the staging table: about the event, labels, features in the order of the declaration."""
         signals = self._signals
         with_memory = iter(found)
-        features = [
-            self._text(row, "own", name) if feature.kind == "own" else next(with_memory)
-            for name, feature in signals.features.items()
-        ]
+        features: list[Any] = []
+        for name, feature in signals.features.items():
+            match feature.kind:
+                case "own":
+                    features.append(self._text(row, "own", name))
+                case "dimension":
+                    features.append(self._looked_up(row, feature, tables))
+                case _:
+                    features.append(next(with_memory))
         return (
             *(n, f"{signals.name}:{row.event_id}", row.event_id, row.partition, row.offset),
             *(to_time(row.event_time), to_time(row.log_time)),
@@ -157,6 +176,24 @@ class SignalFold:
             *features,
             (row.partition, row.offset) not in incomplete,
         )
+
+    def _looked_up(self, row: TakenRow, feature: Feature, tables: Mapping[str, Versions]) -> Any:
+        name, _, column = feature.expression.partition(".")
+        versions = tables[name]
+        found = versions.as_of(self._text(row, "table", name), row.event_time)
+        return None if found is None else found[1][versions.columns.index(column)]
+
+    def _check_tables(self) -> None:
+        for name, feature in self._signals.features.items():
+            table, _, column = feature.expression.partition(".")
+            if feature.kind == "dimension":
+                known = self._tables[table].current().columns
+                if column not in known:
+                    raise AppError(
+                        f"signals '{self._signals.name}', {name}: table '{table}' has no column '{column}'",
+                        where=self._signals.declared_at,
+                        hint=known_names(column, known),
+                    )
 
     def _insert(self, connection: Connection) -> list[dict[str, Any]]:
         """Rows that are new. The same event id again, long after the gate forgot it, is the same signal."""
