@@ -2,6 +2,7 @@
 
 from headrace.alerts import Alert
 from headrace.app import App, Source
+from headrace.dimensions import Dimension, table
 from headrace.errors import HeadraceError
 from headrace.measures import (
     count,
@@ -21,17 +22,20 @@ from headrace.metrics import Metric
 from headrace.panels import Panel
 from headrace.patterns import Pattern
 from headrace.sessions import Sessions
+from headrace.signals import Signals, rule, seconds_since_last, times_last
 from headrace.windows import running, sliding, tumbling
 
 __version__ = "0.1.0"
 __all__ = [
     "Alert",
     "App",
+    "Dimension",
     "HeadraceError",
     "Metric",
     "Panel",
     "Pattern",
     "Sessions",
+    "Signals",
     "Source",
     "__version__",
     "count",
@@ -42,10 +46,14 @@ __all__ = [
     "mean_of",
     "min_of",
     "quantiles",
+    "rule",
     "running",
+    "seconds_since_last",
     "sliding",
     "stddev_of",
     "sum_of",
+    "table",
+    "times_last",
     "top",
     "tumbling",
     "variance_of",

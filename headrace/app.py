@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from headrace.alerts import Alert, Severity, State, make_alert
+from headrace.dimensions import Dimension
+from headrace.enrich import Enrich, Unknown, make_enrich
 from headrace.errors import AppError
 from headrace.joins import Join, Kind, On, Order, make_join
 from headrace.measures import Measure
@@ -15,6 +17,7 @@ from headrace.metrics import LIMIT, Metric, make_metric
 from headrace.panels import Panel, make_panel
 from headrace.patterns import Pattern, PatternWords, Told, make_pattern
 from headrace.sessions import Sessions, make_sessions
+from headrace.signals import Feature, Publish, Rule, Signals, make_signals
 from headrace.windows import Window
 
 
@@ -43,6 +46,8 @@ class App:
         self.joins: dict[str, Join] = {}
         self.patterns: dict[str, Pattern] = {}
         self.all_sessions: dict[str, Sessions] = {}
+        self.signal_sets: dict[str, Signals] = {}
+        self.enrichments: dict[str, Enrich] = {}
 
     def source(self, name: str, *, publish: bool = True, max_batch: int | None = None) -> Source:
         """Set the choices for one stream; a stream without a declaration has the defaults."""
@@ -214,6 +219,62 @@ class App:
         self.patterns[name] = pattern
         return pattern
 
+    def signals(
+        self,
+        name: str,
+        *,
+        of: str,
+        key: str,
+        features: Mapping[str, Feature | Measure | str],
+        score: str | Rule,
+        decision: Mapping[str, float],
+        where: str = "",
+        memory: str = "5 minutes",
+        shadow: str | Rule | None = None,
+        with_: Dimension | Sequence[Dimension] = (),
+        activity_by: str = "",
+        topic: str = "",
+        publish: Publish = "decisions",
+        retain: str = "7 days",
+    ) -> Signals:
+        """Score every event of a stream against what its key did in the time before; a table and a topic.
+
+        `decision` gives thresholds of the score; below all of them an event is allowed. A `shadow` scores
+        beside the live one and decides nothing. A feature `"customers.risk"` is a column of a table that
+        `with_` names. Suspicious activity is counted for `activity_by`, or the key.
+        """
+        line = _callers_line()
+        before = self.signal_sets.get(name) or self.metrics.get(name)
+        if before is not None:
+            raise _twice("table", name, line, before.declared_at)
+        signals = make_signals(
+            *(name, of, key, where, memory, features, score, decision, shadow),
+            *(self._tables(with_), activity_by, topic, publish, retain, line),
+        )
+        self.signal_sets[name] = signals
+        return signals
+
+    def enrich(
+        self,
+        name: str,
+        *,
+        of: str,
+        with_: Dimension | Sequence[Dimension],
+        columns: Mapping[str, str],
+        topic: str,
+        unknown: Unknown = "keep",
+    ) -> Enrich:
+        """Publish every accepted event again, with columns of tables as they were at its time.
+
+        An event whose key a table does not know is kept with a marker, or goes to a dead-letter topic.
+        """
+        line = _callers_line()
+        if name in self.enrichments:
+            raise _twice("enrich", name, line, self.enrichments[name].declared_at)
+        enrich = make_enrich(name, of, self._tables(with_), columns, unknown, topic, line)
+        self.enrichments[name] = enrich
+        return enrich
+
     def panel(
         self,
         title: str,
@@ -235,6 +296,11 @@ class App:
         panel = make_panel(title, metric, value, by, unit, note, shared_scale, line)
         self.panels[title] = panel
         return panel
+
+    def _tables(self, given: Dimension | Sequence[Dimension]) -> list[Dimension]:
+        """With their files found beside the app."""
+        tables = [given] if isinstance(given, Dimension) else list(given)
+        return [replace(t, file=self.file.parent / t.file) if t.file is not None else t for t in tables]
 
     def choices(self, name: str) -> Source:
         return self.sources.get(name, Source(name))

@@ -7,10 +7,12 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from headrace.alerts import Alert
+from headrace.enrich import Enrich
 from headrace.joins import JoinSide
 from headrace.metrics import Metric
 from headrace.patterns import Pattern
 from headrace.sessions import Sessions
+from headrace.signals import Signals
 
 
 class FlowTopic(NamedTuple):
@@ -31,7 +33,10 @@ class Declared:
     joins: tuple[JoinSide, ...] = ()
     patterns: tuple[Pattern, ...] = ()
     sessions: tuple[Sessions, ...] = ()
+    signals: tuple[Signals, ...] = ()
+    enrich: tuple[Enrich, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether anything is derived at all."""
-        return bool(self.metrics or self.sessions or self.joins or self.patterns)
+        flows = self.joins or self.patterns or self.signals or self.enrich
+        return bool(self.metrics or self.sessions or flows)

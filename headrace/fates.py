@@ -18,20 +18,26 @@ class Tally:
     late: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
     clock: int | None = None
+    enriched: dict[str, int] = field(default_factory=dict)  # by "enrichment:outcome"
 
     def __add__(self, other: Tally) -> Tally:
-        codes = {**self.reasons, **other.reasons}
         return Tally(
             self.partition,
             self.accepted + other.accepted,
             self.rejected + other.rejected,
             self.late + other.late,
-            {code: self.reasons.get(code, 0) + other.reasons.get(code, 0) for code in codes},
+            _sums(self.reasons, other.reasons),
             latest(self.clock, other.clock),
+            _sums(self.enriched, other.enriched),
         )
 
     def as_list(self) -> list[Any]:
-        return [self.partition, self.accepted, self.rejected, self.late, self.reasons, self.clock]
+        plain = [self.partition, self.accepted, self.rejected, self.late, self.reasons, self.clock]
+        return [*plain, self.enriched] if self.enriched else plain
+
+
+def _sums(some: dict[str, int], others: dict[str, int]) -> dict[str, int]:
+    return {name: some.get(name, 0) + others.get(name, 0) for name in {**some, **others}}
 
 
 def latest(*clocks: int | None) -> int | None:

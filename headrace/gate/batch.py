@@ -120,7 +120,7 @@ class GateBatches:
         self._lap("publish", began)
         crash_point("after_publish")
         record = self._account(batch_id, started_at, facts, by_partition(tallies), clocks, extent)
-        self._accounts.record(record, parts)
+        self._accounts.record(record, {**parts, **_enriched(tallies)})
         self._lap("record", began)
         self.timed = (batch_id, self.timings)
         for step, seconds in self.timings.items():
@@ -191,6 +191,17 @@ class GateBatches:
         )
         _check(batch, self.contract.name)
         return batch
+
+
+def _enriched(tallies: list[Tally]) -> dict[str, dict[str, int]]:
+    """By enrichment, how many events had which outcome: a part of the batch like any other."""
+    parts: dict[str, dict[str, int]] = {}
+    for tally in tallies:
+        for label, count in tally.enriched.items():
+            name, _, outcome = label.partition(":")
+            part = parts.setdefault(f"enrich.{name}", {})
+            part[outcome] = part.get(outcome, 0) + count
+    return parts
 
 
 def _check(batch: Batch, source: str) -> None:

@@ -11,16 +11,20 @@ from contextlib import ExitStack
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headrace.contracts.model import Contract
+from headrace.enricher import Enricher
 from headrace.fates import ACCEPTED, LATE, REJECTED, Tally
 from headrace.log.arrivals import fields_of, instant_of
+from headrace.log.enriched import accepted_of, enriched_records, tallies_of
 from headrace.log.file_source import BatchFile
+from headrace.log.publish import Enriching, lookup_columns
 from headrace.log.publish_task import count_fates
 
 NAMES = {ACCEPTED: "accepted", REJECTED: "rejected", LATE: "late"}
@@ -28,10 +32,21 @@ FILES = {ACCEPTED: "validated", REJECTED: "invalid", LATE: "late"}
 HEADER = ("line", "partition", "offset", "fate", "reasons", "event_id", "event_time")
 
 
+class FileEnriching(Enriching, Protocol):
+    def enrichers(self) -> list[Enricher]: ...
+
+
 class FileTopics:
     """Takes the place of the publisher: `SOURCE.validated.jsonl` and so on in one folder."""
 
-    def __init__(self, contract: Contract, folder: Path, batches: list[BatchFile]) -> None:
+    def __init__(
+        self,
+        contract: Contract,
+        folder: Path,
+        batches: list[BatchFile],
+        enriching: FileEnriching | None = None,
+    ) -> None:
+        self._enriching = enriching
         self.contract = contract
         self.reasons: Counter[str] = Counter()  # code:field
         self._batches, self._folder = batches, folder
@@ -39,6 +54,7 @@ class FileTopics:
         name = contract.name
         self._outputs = {fate: self._file(f"{name}.{kind}.jsonl") for fate, kind in FILES.items()}
         self._rows = self._file(f"{name}.fates.part")
+        self._topics: dict[str, IO[bytes]] = {}
         self._places: array[int] = array("q")  # line, position, … in the order of arrival
 
     def publish(self, rows: DataFrame, batch_id: int, clocks: dict[int, int | None]) -> list[Tally]:
@@ -51,6 +67,8 @@ class FileTopics:
             "event_time",
             F.substring("dedupe_id", 2, 1 << 30).alias("event_id"),
             "value",
+            *([F.col("key"), F.lit(b"").alias("source")] if self._enriching else []),
+            *lookup_columns(self._enriching),
         ).toArrow()
         known = {row["line"]: row for row in judged.to_pylist()}
         for record in pq.read_table(self._batches[batch_id].file).to_pylist():
@@ -59,7 +77,27 @@ class FileTopics:
                 self._add_duplicate(record)
             else:
                 self._add(record, row)
-        return [t for part in judged.to_batches() for t in count_fates(part)]
+        tallies = [t for part in judged.to_batches() for t in count_fates(part)]
+        return [*tallies, *self._enrich(judged)]
+
+    def _enrich(self, judged: pa.Table) -> list[Tally]:
+        """The enriched events in the order of the lines, to `TOPIC.jsonl`."""
+        if self._enriching is None:
+            return []
+        tallies = []
+        for part in judged.sort_by("line").to_batches():
+            for enricher in self._enriching.enrichers():
+                outcomes: Counter[tuple[int, str]] = Counter()
+                for record in enriched_records(enricher, accepted_of(part)):
+                    self._topic(record.topic).write(record.value + b"\n")
+                    outcomes[record.partition, record.outcome] += 1
+                tallies += tallies_of(enricher, outcomes)
+        return tallies
+
+    def _topic(self, topic: str) -> IO[bytes]:
+        if topic not in self._topics:
+            self._topics[topic] = self._file(f"{topic}.jsonl")
+        return self._topics[topic]
 
     def finish(self) -> None:
         """Put the rows about fates into the order of the lines."""

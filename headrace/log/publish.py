@@ -9,22 +9,36 @@ from __future__ import annotations
 import json
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import confluent_kafka as kafka
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headrace.contracts.model import Contract
 from headrace.errors import ServiceError
 from headrace.fates import Tally
+from headrace.log.enriched import lookup_column
 from headrace.log.markers import committed, take_over
 from headrace.log.publish_task import Marker, TaskPlan, marker_place, run_task
 from headrace.log.slots import used_ids
 
-TALLY_TYPE = "partition int, accepted bigint, rejected bigint, late bigint, reasons string, clock bigint"
+TALLY_TYPE = (
+    "partition int, accepted bigint, rejected bigint, late bigint, reasons string, clock bigint,"
+    " enriched string"
+)
 ARROW_ROWS = 10_000
 ARROW_BYTES = 64 * 1024 * 1024
+
+
+class Enriching(Protocol):
+    """What is published of each accepted event beside the event itself, in the same transaction."""
+
+    @property
+    def fields(self) -> tuple[str, ...]: ...
+    @property
+    def topics(self) -> tuple[str, ...]: ...
+    def shared(self, spark: SparkSession) -> Any: ...
 
 
 class Publisher:
@@ -43,6 +57,7 @@ class Publisher:
         self.contract = contract
         self.options = options
         self.slots = slots
+        self.enriching: Enriching | None = None
         self._run = 0
         self._markers: dict[int, Marker] | None = None
 
@@ -57,7 +72,8 @@ class Publisher:
         for transactional_id in used_ids(self.slots, self.name):
             producer = kafka.Producer({**self.options, "transactional.id": transactional_id})
             try:
-                take_over(producer, self.options, self.contract.topics.outputs, sorted(groups))
+                topics = (*self.contract.topics.outputs, *(self.enriching.topics if self.enriching else ()))
+                take_over(producer, self.options, topics, sorted(groups))
             except kafka.KafkaException as error:
                 raise ServiceError(
                     f"cannot take over the transactional id {transactional_id}: {error}",
@@ -82,6 +98,7 @@ class Publisher:
             clocks=clocks,
             lateness_us=int(self.contract.lateness.total_seconds() * 1_000_000),
             commit_seconds=self._commit_seconds,
+            enrichers=self.enriching.shared(rows.sparkSession) if self.enriching else None,
         )
         source = F.concat_ws(
             "/",
@@ -100,6 +117,7 @@ class Publisher:
             "clock",
             source.cast("binary").alias("source"),
             F.to_json("reasons").cast("binary").alias("reasons"),
+            *lookup_columns(self.enriching),
         )
         results = columns.mapInArrow(partial(run_task, plan), TALLY_TYPE).collect()
         return [_tally(row) for row in results]
@@ -115,6 +133,12 @@ class Publisher:
         return markers
 
 
+def lookup_columns(enriching: Enriching | None) -> list[Column]:
+    """The fields that tables are asked with, as texts."""
+    names = enriching.fields if enriching is not None else ()
+    return [F.col("fields")[name].cast("string").alias(lookup_column(name)) for name in names]
+
+
 def limit_arrow_rows(rows: DataFrame, longest: int) -> None:
     """Bound what travels to Python at once, by the largest value of the batch."""
     fitting = max(1, min(ARROW_ROWS, ARROW_BYTES // max(longest, 1)))
@@ -128,4 +152,5 @@ def _tasks(rows: DataFrame) -> int:
 
 def _tally(row: Any) -> Tally:
     reasons = json.loads(row.reasons)
-    return Tally(row.partition, row.accepted, row.rejected, row.late, reasons, row.clock)
+    enriched = json.loads(row.enriched)
+    return Tally(row.partition, row.accepted, row.rejected, row.late, reasons, row.clock, enriched)

@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +24,9 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from headrace.crash import crash_point
+from headrace.enricher import Enricher
 from headrace.fates import ACCEPTED, LATE, REJECTED, Tally, by_partition, latest
+from headrace.log.enriched import accepted_of, count_enriched, enriched_records, tallies_of
 from headrace.log.markers import NoAnswer, confirm, group_metadata, marker_reader, within
 from headrace.log.slots import Slot
 
@@ -48,6 +51,7 @@ RESULT = pa.schema(
         ("late", pa.int64()),
         ("reasons", pa.string()),
         ("clock", pa.int64()),
+        ("enriched", pa.string()),
     ]
 )
 
@@ -75,6 +79,7 @@ class TaskPlan:
     lateness_us: int
     # After this the batch is tried anew; its marker tells whether the commit had come through after all.
     commit_seconds: float
+    enrichers: Any = None  # a broadcast of Enricher objects, if accepted events are enriched
 
 
 def run_task(plan: TaskPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -82,7 +87,7 @@ def run_task(plan: TaskPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
     task = context.partitionId() if context else 0
     marker = plan.markers.get(task)
     if marker is not None:
-        tallies = [tally for batch in batches for tally in count_fates(batch)]
+        tallies = [tally for batch in batches for tally in _counted(plan, batch)]
         yield _result(_from_metadata(marker.metadata) or tallies)
         return
     counted: list[Tally] = []
@@ -94,8 +99,7 @@ def run_task(plan: TaskPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
             if sink is None:
                 sink = open_sink(plan)
                 sink.begin()
-            counted += count_fates(batch)
-            sink.send(plan, batch)
+            counted += [*count_fates(batch), *sink.send(plan, batch)]
         if sink is not None:
             sink.commit(plan, task, list(by_partition(counted).values()))
     except BaseException:
@@ -120,7 +124,8 @@ class Sink:
     def begin(self) -> None:
         self.producer.begin_transaction()
 
-    def send(self, plan: TaskPlan, batch: pa.RecordBatch) -> None:
+    def send(self, plan: TaskPlan, batch: pa.RecordBatch) -> list[Tally]:
+        """Hand every record to the producer; returns what became of those that are enriched."""
         headers = _Headers(plan)
         common = pc.and_(
             pc.equal(batch.column("fate"), pa.scalar(ACCEPTED, pa.int32())),
@@ -128,6 +133,22 @@ class Sink:
         )
         self._send_common(plan, batch.filter(common), headers)
         self._send_rare(plan, batch.filter(pc.invert(common)), headers)
+        if plan.enrichers is None:
+            return []
+        accepted = accepted_of(batch)
+        return [t for e in plan.enrichers.value for t in self._send_enriched(e, accepted, headers)]
+
+    def _send_enriched(self, enricher: Enricher, batch: pa.RecordBatch, headers: _Headers) -> list[Tally]:
+        produce, clock = self.producer.produce, headers.clock
+        outcomes: Counter[tuple[int, str]] = Counter()
+        for topic, partition, key, value, about, outcome in enriched_records(enricher, batch):
+            outcomes[partition, outcome] += 1
+            about.append(clock[partition])
+            try:
+                produce(topic, value, key, partition, headers=about)
+            except BufferError:
+                self._produce_slowly(topic, value, key, partition, about)
+        return tallies_of(enricher, outcomes)
 
     def _send_common(self, plan: TaskPlan, batch: pa.RecordBatch, headers: _Headers) -> None:
         """Accepted records without headers of their own: nearly all, so nothing here is done twice."""
@@ -264,6 +285,14 @@ def count_fates(batch: pa.RecordBatch) -> list[Tally]:
     return tallies
 
 
+def _counted(plan: TaskPlan, batch: pa.RecordBatch) -> list[Tally]:
+    tallies = count_fates(batch)
+    if plan.enrichers is not None:
+        accepted = accepted_of(batch)
+        tallies += [t for enricher in plan.enrichers.value for t in count_enriched(enricher, accepted)]
+    return tallies
+
+
 def marker_place(sink: str, partitions: int, task: int) -> tuple[str, int]:
     """Group and partition of a task's marker; a topic may have fewer partitions than there are tasks."""
     return (f"{sink}.marker.{task // partitions}", task % partitions)
@@ -291,6 +320,7 @@ def _result(tallies: list[Tally]) -> pa.RecordBatch:
             "late": t.late,
             "reasons": json.dumps(t.reasons),
             "clock": t.clock,
+            "enriched": json.dumps(t.enriched),
         }
         for t in by_partition(tallies).values()
     ]

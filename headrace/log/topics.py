@@ -38,6 +38,28 @@ def ensure_topics(contract: Contract, options: dict[str, str]) -> list[str]:
     return [topic.topic for topic in missing]
 
 
+def ensure_outputs(contract: Contract, topics: Collection[str], options: dict[str, str]) -> list[str]:
+    """Create topics that are like the contract's validated one; returns the new ones."""
+    if not topics:
+        return []
+    admin = AdminClient({**options})
+    wanted = topic_configs(contract)[contract.topics.validated]
+    present = partition_counts(admin, list(topics))
+    for topic, count in present.items():
+        if count < wanted.partitions:
+            raise ServiceError(
+                f"topic {topic} has {count} partitions, and {contract.name} has {wanted.partitions}",
+                hint="an event keeps its partition: give the topic as many",
+            )
+    missing = [
+        NewTopic(topic, num_partitions=wanted.partitions, replication_factor=-1, config=wanted.config)
+        for topic in topics
+        if topic not in present
+    ]
+    _create(admin, missing)
+    return [topic.topic for topic in missing]
+
+
 def ensure_alert_topics(topics: Collection[str], keep: timedelta, options: dict[str, str]) -> list[str]:
     """Create the topics of alerts where they are missing; one partition keeps their order."""
     if not topics:

@@ -12,9 +12,12 @@ from headrace.contracts.model import Contract, Field
 from headrace.errors import ContractError
 from headrace.flows.join_resolve import resolve_join
 from headrace.flows.pattern_rule import resolve_patterns
+from headrace.flows.signals import resolve_signals
 from headrace.gate.judge import judge
 from headrace.gate.patterns import java_pattern
+from headrace.ops.enrichment import Enrichment
 from headrace.ops.load import LoadedApp
+from headrace.store.dimensions import Dimensions
 from headrace.views.alert_rule import resolve_alerts
 from headrace.views.resolve import resolve
 from headrace.views.session_pieces import resolve_sessions
@@ -38,6 +41,9 @@ def check_plans(spark: SparkSession, loaded: LoadedApp) -> None:
                 resolve_join(spark, side)
         resolve_patterns(spark, loaded.patterns_of(contract.name), contract)
         resolve_sessions(spark, loaded.sessions_of(contract.name), contract)
+        resolve_signals(spark, loaded.signals_of(contract.name), contract)
+        on_file = [e for e in loaded.enrich_of(contract.name) if all(t.file for t in e.tables)]
+        Enrichment(contract, on_file, Dimensions())
 
 
 def _check_pattern(spark: SparkSession, contract: Contract, path: str, field: Field) -> None:

@@ -38,6 +38,7 @@ class Delivery:
         self._flow_topics = loaded.flow_topics(sources)
         self._alerts: list[Alert] = [a for source in sources for a in loaded.alerts_of(source)]
         self._alerts += [p.alert for source in sources for p in loaded.patterns_of(source)]
+        self._signals = [s for source in sources for s in loaded.signals_of(source)]
         self._settings, self._connections = settings, connections
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
@@ -56,6 +57,9 @@ class Delivery:
         ensure_alert_topics(
             topics, timedelta(days=self._settings.alert_keep_days), self._connections.librdkafka
         )
+        for signals in self._signals:
+            if signals.topic:
+                ensure_alert_topics({signals.topic}, signals.retain, self._connections.librdkafka)
         ensure_flow_topics(self._flow_topics, self._connections.librdkafka)
         for kind, outbox, lanes in (
             ("alerts", AlertOutbox(), self._queries),

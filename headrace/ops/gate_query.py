@@ -24,6 +24,7 @@ from headrace.log.publish import Publisher
 from headrace.log.read import read_range, read_stream
 from headrace.ops.derive import derive
 from headrace.store.connection import Store
+from headrace.store.dimensions import Dimensions
 from headrace.store.ledger import Ledger
 from headrace.store.source_accounts import SourceAccounts
 
@@ -72,9 +73,11 @@ class GateQuery:
         """Recover what a crash left, then start. `available_now` processes what is there and ends."""
         contract, connections = self.contract, self._connections
         tasks = int(self._spark.conf.get("spark.sql.shuffle.partitions") or 1)
-        self._publisher.recover(time.time_ns(), tasks)
         store = Store(connections.store_url)
-        derivation = derive(self._spark, self._app, self.name, contract, self._declared)
+        dimensions = Dimensions(Store(connections.store_url))
+        derivation = derive(self._spark, self._app, self.name, contract, self._declared, dimensions)
+        self._publisher.enriching = derivation.enrichment if derivation is not None else None
+        self._publisher.recover(time.time_ns(), tasks)
         if derivation is not None:
             self._derived = SourceAccounts(store, self.name, contract, derivation.folds)
             self._derived.prepare()
@@ -98,7 +101,7 @@ class GateQuery:
             position.commit(facts.end)
 
         raw = read_stream(self._spark, contract.topics.raw, connections.java, self._max_batch)
-        carried = views.carried if views is not None else ()
+        carried = derivation.carried if derivation is not None else ()
         rows = unique_records(raw, contract, self._salt, F.current_timestamp(), carried)
         writer = rows.writeStream.queryName(self.name).option("checkpointLocation", self._checkpoint)
         writer = writer.foreachBatch(handle)

@@ -14,12 +14,14 @@ from headrace.alerts import Alert
 from headrace.app import App, Source
 from headrace.contracts import Contract, load_contracts
 from headrace.declared import Declared, FlowTopic
+from headrace.enrich import Enrich, enriched_contract
 from headrace.errors import AppError, HeadraceError, known_names
 from headrace.joins import SIDES, Join, JoinSide, lane_name
 from headrace.metrics import Metric
 from headrace.panels import ShownPanel, panels_shown
 from headrace.patterns import Pattern
 from headrace.sessions import Sessions
+from headrace.signals import Signals
 from headrace.views.alert_check import check_alert
 
 
@@ -87,6 +89,8 @@ class LoadedApp:
             sessions=tuple(self.sessions_of(stream)),
             joins=tuple(self.join_sides_of(stream)),
             patterns=tuple(self.patterns_of(stream)),
+            signals=tuple(self.signals_of(stream)),
+            enrich=tuple(self.enrich_of(stream)),
         )
 
     def join(self, name: str) -> Join:
@@ -118,6 +122,12 @@ class LoadedApp:
     def flow_lanes(self, streams: Collection[str]) -> list[str]:
         """Under which names, besides their queries, the flows of these streams write to the outbox."""
         return [lane_name(self.name, join.name) for join in self.app.joins.values() if join.left in streams]
+
+    def enrich_of(self, stream: str) -> list[Enrich]:
+        return [enrich for enrich in self.app.enrichments.values() if enrich.of == stream]
+
+    def signals_of(self, stream: str) -> list[Signals]:
+        return [signals for signals in self.app.signal_sets.values() if signals.of == stream]
 
     def panels(self) -> list[ShownPanel]:
         return panels_shown(self.app.panels.values(), self.app.metrics, self.contracts)
@@ -152,11 +162,23 @@ def load_app(path: Path) -> LoadedApp:
         _check_sessions(sessions, loaded)
     for alert in app.alerts.values():
         check_alert(alert, app.metrics)
-        _refuse_stream_topic(alert, loaded.contracts)
+        _refuse_stream_topic(f"alert '{alert.name}'", alert.topic, alert.declared_at, loaded.contracts)
     for join in app.joins.values():
         _check_join(join, app, loaded.contracts)
     for pattern in app.patterns.values():
         _check_pattern(pattern, loaded)
+    for enrich in app.enrichments.values():
+        _check_enrich(enrich, loaded)
+    for signals in app.signal_sets.values():
+        if signals.of not in loaded.contracts:
+            raise AppError(
+                f"signals '{signals.name}': no stream '{signals.of}' in {app.contracts_dir}",
+                where=signals.declared_at,
+                hint=known_names(signals.of, loaded.contracts),
+            )
+        _refuse_stream_topic(
+            f"signals '{signals.name}'", signals.topic, signals.declared_at, loaded.contracts
+        )
     loaded.panels()
     return loaded
 
@@ -199,7 +221,9 @@ def _check_pattern(pattern: Pattern, loaded: LoadedApp) -> None:
                 where=pattern.declared_at,
                 hint="their alerts could not be told apart: choose another name",
             )
-    _refuse_stream_topic(pattern.alert, loaded.contracts)
+    _refuse_stream_topic(
+        f"pattern '{pattern.name}'", pattern.alert.topic, pattern.declared_at, loaded.contracts
+    )
 
 
 def _check_sessions(sessions: Sessions, loaded: LoadedApp) -> None:
@@ -217,14 +241,32 @@ def _check_sessions(sessions: Sessions, loaded: LoadedApp) -> None:
         )
 
 
-def _refuse_stream_topic(alert: Alert, contracts: dict[str, Contract]) -> None:
+def _refuse_stream_topic(what: str, topic: str, declared_at: str, contracts: dict[str, Contract]) -> None:
     for contract in contracts.values():
-        if alert.topic in (contract.topics.raw, *contract.topics.outputs):
+        if topic in (contract.topics.raw, *contract.topics.outputs):
             raise AppError(
-                f"alert '{alert.name}': {alert.topic} is a topic of the stream '{contract.name}'",
-                where=alert.declared_at,
-                hint="alerts need a topic of their own",
+                f"{what}: {topic} is a topic of the stream '{contract.name}'",
+                where=declared_at,
+                hint="what is derived from a stream needs a topic of its own",
             )
+
+
+def _check_enrich(enrich: Enrich, loaded: LoadedApp) -> None:
+    what, where = f"enrich '{enrich.name}'", enrich.declared_at
+    if enrich.of not in loaded.contracts:
+        hint = known_names(enrich.of, loaded.contracts)
+        raise AppError(f"{what}: no stream '{enrich.of}'", where=where, hint=hint)
+    if enrich.name in loaded.contracts:
+        raise AppError(f"{what}: there is a stream of that name", where=where)
+    for topic in enrich.topics:
+        _refuse_stream_topic(what, topic, where, loaded.contracts)
+    if not loaded.source(enrich.of).publish:
+        raise AppError(
+            f"{what}: accepted events of '{enrich.of}' are not published",
+            where=where,
+            hint=f"enriched events go out with the validated ones: app.source('{enrich.of}', publish=True)",
+        )
+    enriched_contract(loaded.contract(enrich.of), enrich)
 
 
 def _app_in(file: Path) -> App:

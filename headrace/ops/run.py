@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from headrace.connections import Connections
 from headrace.errors import ServiceError
-from headrace.log.topics import ensure_topics
+from headrace.log.topics import ensure_outputs, ensure_topics
 from headrace.ops.delivery import Delivery
 from headrace.ops.gate_query import GateQuery
 from headrace.ops.load import LoadedApp
@@ -76,6 +76,8 @@ class Engine:
         contracts = [self.loaded.contract(source) for source in self.sources]
         for contract in contracts:
             ensure_topics(contract, self.connections.librdkafka)
+            enriched = [t for e in self.loaded.enrich_of(contract.name) for t in e.topics]
+            ensure_outputs(contract, enriched, self.connections.librdkafka)
         self._delivery.start()
         spark = build_session(
             f"headrace {self.loaded.name}",

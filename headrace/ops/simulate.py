@@ -26,12 +26,12 @@ from headrace.log.arrivals import arrivals
 from headrace.log.file_source import ONE_TASK, BatchFile, read_batches, write_batches
 from headrace.log.file_topics import FileTopics, written
 from headrace.log.progress import BatchFacts, batch_facts
-from headrace.ops.derive import derive
+from headrace.ops.derive import Derivation, derive
 from headrace.store.alert_export import export_alerts
 from headrace.store.connection import Store
+from headrace.store.dimensions import Dimensions
 from headrace.store.outbox import export_topics
 from headrace.store.source_accounts import SourceAccounts
-from headrace.views.batch import Views
 
 BATCH_SIZE = 50_000
 COUNTS = ("received", "accepted", "rejected", "late", "duplicate", "unaccounted")
@@ -126,7 +126,7 @@ def refuse_output(output: Path, overwrite: bool) -> None:
 class _Derived:
     """What is derived from a source, and where it is kept."""
 
-    views: Views
+    found: Derivation
     store: Store
     accounts: SourceAccounts
 
@@ -141,14 +141,14 @@ class _Derived:
 
 def _derive(spark: SparkSession, given: Input, store_url: str, app: str) -> _Derived | None:
     query = f"{app}.{given.contract.name}"
-    found = derive(spark, app, query, given.contract, given.declared)
-    if found is None:
+    store = Store(store_url) if given.declared else None
+    found = derive(spark, app, query, given.contract, given.declared, Dimensions(store))
+    if found is None or store is None:
         return None
-    store = Store(store_url)
     store.prepare()
     accounts = SourceAccounts(store, query, given.contract, found.folds)
     accounts.prepare()
-    return _Derived(found.views, store, accounts)
+    return _Derived(found, store, accounts)
 
 
 class _SourceRun:
@@ -177,7 +177,8 @@ class _SourceRun:
         given = self._given
         records = arrivals(given.file, self._contract.key, given.partitions, given.arrival)
         self._batches = write_batches(records, self._work / "batches", batch_size)
-        topics = FileTopics(self._contract, self._folder, self._batches)
+        enriching = self._derived.found.enrichment if self._derived is not None else None
+        topics = FileTopics(self._contract, self._folder, self._batches, enriching)
         accounts = MemoryAccounts(self._contract.name)
         if self._derived is not None:
             accounts.store, accounts.derived = self._derived.store, self._derived.accounts
@@ -190,12 +191,13 @@ class _SourceRun:
         return _audit(self._batches, accounts, topics)
 
     def _run(self, topics: FileTopics, accounts: MemoryAccounts) -> None:
-        views = self._derived.views if self._derived is not None else None
+        found = self._derived.found if self._derived is not None else None
+        views = found.views if found is not None else None
         handler = GateBatches(
             self._contract, topics, accounts, lambda: self._facts(accounts), self._received, views=views
         )
         records = read_batches(self._spark, self._work / "batches")
-        carried = views.carried if views is not None else ()
+        carried = found.carried if found is not None else ()
         unique = unique_records(records, self._contract, self._salt, F.col("now"), carried)
         writer = unique.writeStream.foreachBatch(self._handled(handler)).trigger(availableNow=True)
         self._query = writer.option("checkpointLocation", str(self._work / "checkpoint")).start()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -65,8 +65,11 @@ class Stream:
             entries.append(Entry(partition, 0, 0, len(mine), len(mine), 0, 0, 0, {}, clock, log_time))
             self._clocks[partition] = clock
         batch = Batch(self.app, self._batches, datetime.now(UTC), tuple(entries), 0, 0)
-        self.store.transact(lambda connection: self.accounts.record(connection, batch, parts))
+        self.keep(batch, parts)
         self._batches += 1
+
+    def keep(self, batch: Batch, parts: Mapping[str, Any]) -> None:
+        self.store.transact(lambda connection: self.accounts.record(connection, batch, parts))
 
     def silence(self, microseconds: int) -> None:
         """As if nothing had come for so long."""

@@ -1,0 +1,108 @@
+"""Enriched bytes against an oracle that parses them."""
+
+from __future__ import annotations
+
+import json
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from headrace import App, Dimension, table
+from headrace.dimensions import Row, versions_of
+from headrace.enrich import Enrich
+from headrace.enricher import Enricher, make_enricher
+from headrace.errors import AppError
+from tests.oracle.enrich_oracle import DimensionRow, enriched
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+START = datetime(2026, 3, 1, 9, tzinfo=UTC)
+COLUMNS = {"category": "kind", "list_price": "price"}
+
+
+def products() -> Dimension:
+    return table("products", key="product_id", file="products.csv", types={"price": "integer"})
+
+
+def declared(**more: Any) -> Enrich:
+    columns = {name: f"products.{column}" for name, column in COLUMNS.items()}
+    given = {"of": "clicks", "with_": products(), "columns": columns, "topic": "clicks.enriched.v1"}
+    return App("shop").enrich("clicks_enriched", **(given | more))
+
+
+def enricher_of(rows: list[DimensionRow], enrich: Enrich) -> Enricher:
+    given = [
+        Row(
+            row.key,
+            (row.valid_from - EPOCH) // timedelta(microseconds=1),
+            None,
+            (row.values["price"], row.values["kind"]),
+        )
+        for row in rows
+    ]
+    return make_enricher(enrich, {"products": versions_of(("price", "kind"), given)}, "1.0.0")
+
+
+def event(r: random.Random, number: int) -> bytes:
+    at = START + timedelta(microseconds=r.randrange(60_000_000))
+    fields: dict[str, Any] = {"event_id": f"e{number}", "event_time": at.isoformat(), "price": 498000.00}
+    if r.random() < 0.9:
+        fields["product_id"] = r.choice(["p1", "p2", "p3", "ключ", None])
+    if r.random() < 0.2:
+        fields["category"] = r.choice(["its own", {"category": [1, "}"]}, None])
+    if r.random() < 0.2:
+        fields["note"] = 'a "category" and a {"list_price": 1} and ünïcode'
+    text = json.dumps(fields, ensure_ascii=r.random() < 0.5, indent=r.choice([None, 1]))
+    return (text + r.choice(["", " ", "\n"])).encode()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_an_enriched_event_is_the_oracles(seed: int) -> None:
+    r = random.Random(seed)
+    rows = {}
+    for _ in range(30):
+        start = START + timedelta(microseconds=r.randrange(60_000_000))
+        key = r.choice(["p1", "p2", "ключ"])
+        values = {"kind": r.choice(["kettle", 'a "quoted" one', None, "чайник"]), "price": r.randrange(100)}
+        rows[key, start] = DimensionRow(key, start, values)
+    enricher = enricher_of(list(rows.values()), declared())
+    outcomes = set()
+    for number in range(200):
+        value = event(r, number)
+        fields = json.loads(value)
+        at = (datetime.fromisoformat(fields["event_time"]) - EPOCH) // timedelta(microseconds=1)
+        made, outcome = enricher.enriched(value, [fields.get("product_id")], at)
+        wanted = enriched(
+            value, list(rows.values()), table="products", on="product_id", columns=COLUMNS, time="event_time"
+        )
+        pairs = json.loads(made, object_pairs_hook=list)
+        assert len({name for name, _ in pairs}) == len(pairs)
+        assert json.loads(made) == wanted
+        assert outcome == {True: "found", False: "unknown", None: "no_key"}[wanted["products_found"]]
+        assert enricher.outcome([fields.get("product_id")], at) == outcome
+        outcomes.add(outcome)
+    assert outcomes == {"found", "unknown", "no_key"}
+
+
+def test_the_events_own_numbers_stay_as_they_were_written() -> None:
+    enricher = enricher_of([], declared())
+    value = b'{"amount":498000.00,"big":12345678901234567890.10,"category":"x"}'
+    made, _ = enricher.enriched(value, ["p1"], 0)
+    assert made.startswith(b'{"amount":498000.00,"big":12345678901234567890.10,"category":null')
+
+
+@pytest.mark.parametrize(
+    ("changed", "problem"),
+    [
+        ({"columns": {}}, "adds nothing"),
+        ({"columns": {"category": "kind"}}, "no column of a table"),
+        ({"columns": {"category": "customers.kind"}}, "no column of a table"),
+        ({"unknown": "retry"}, "no unknown='retry'"),
+        ({"topic": "a b"}, "no name for a topic"),
+    ],
+)
+def test_a_wrong_declaration_says_so(changed: dict[str, Any], problem: str) -> None:
+    with pytest.raises(AppError, match=problem) as error:
+        declared(**changed)
+    assert error.value.where.startswith(__file__)

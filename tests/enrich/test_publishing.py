@@ -1,0 +1,250 @@
+"""Enriched events in their topic: each accepted event once, as of its time, masked; and in files."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
+from pyspark.sql import SparkSession
+
+from headrace.app import Source
+from headrace.connections import Connections
+from headrace.contracts.model import Contract
+from headrace.local.connect import connections_of
+from headrace.local.services import Services
+from headrace.log.topics import ensure_outputs, ensure_topics
+from headrace.ops.gate_query import GateQuery
+from headrace.ops.load import LoadedApp, load_app
+from headrace.ops.simulate import Input, simulate
+from headrace.store.connection import Store
+
+CONTRACT = """
+kind: DataContract
+apiVersion: v3.2.0
+id: tests-clicks
+version: 1.0.0
+status: active
+schema:
+  - name: clicks
+    properties:
+      - {name: event_id, logicalType: string, required: true, primaryKey: true}
+      - {name: event_time, logicalType: timestamp, required: true}
+      - {name: customer, logicalType: string, required: true, partitioned: true}
+      - {name: product_id, logicalType: string}
+      - {name: price, logicalType: number, physicalType: "decimal(12,2)"}
+      - {name: card, logicalType: string, customProperties: [{property: mask, value: hash}]}
+slaProperties:
+  - {property: retention, value: 7, unit: d}
+customProperties:
+  - {property: eventTime, value: event_time}
+  - {property: lateness, value: 10 minutes}
+  - {property: maxFutureSkew, value: 5 minutes}
+  - {property: dedupeHorizon, value: 1 hour}
+  - {property: partitions, value: 2}
+"""
+APP = """
+from headrace import App, count, table, tumbling
+
+app = App("APP")
+products = table("products", key="product_id", file="products.csv", types={"list_price": "number"})
+app.enrich(
+    "clicks_enriched",
+    of="clicks",
+    with_=products,
+    columns={"category": "products.category", "list_price": "products.list_price"},
+    topic="APP.enriched.v1",
+    unknown="UNKNOWN",
+)
+"""
+TABLE = """product_id,valid_from,category,list_price
+p-1,2026-03-01T09:00:00Z,kettles,10.00
+p-1,2026-03-01T09:05:00Z,teapots,12.50
+p-2,2026-03-01T09:10:00Z,pans,7
+"""
+EVENTS = (
+    # event, time, product, what the table said
+    ("e1", "09:04:59.999999", "p-1", "kettles", True),
+    ("e2", "09:05:00", "p-1", "teapots", True),
+    ("e3", "09:03:00", "p-1", "kettles", True),
+    ("e4", "09:03:00", "p-2", None, False),
+    ("e5", "09:10:00", "p-2", "pans", True),
+    ("e6", "09:11:00", "p-9", None, False),
+    ("e7", "09:12:00", None, None, None),
+)
+
+
+def event(event_id: str, clock: str, product: str | None) -> bytes:
+    fields = {"event_id": event_id, "event_time": f"2026-03-01T{clock}Z", "customer": f"c-{event_id}"}
+    more = {"product_id": product} if product else {}
+    return json.dumps({**fields, **more, "price": 19.90, "card": f"card {event_id}"}).encode()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "contracts").mkdir()
+    (tmp_path / "contracts" / "clicks.yaml").write_text(CONTRACT)
+    (tmp_path / "products.csv").write_text(TABLE)
+    return tmp_path
+
+
+def app_of(folder: Path, name: str, unknown: str) -> tuple[LoadedApp, Contract]:
+    (folder / "app.py").write_text(APP.replace("APP", name).replace("UNKNOWN", unknown))
+    loaded = load_app(folder)
+    return loaded, replace(loaded.contract("clicks"), name=name)
+
+
+def gate_of(
+    spark: SparkSession, folder: Path, app: LoadedApp, contract: Contract, to: Connections
+) -> GateQuery:
+    return GateQuery(
+        *(spark, app.name, contract, Source(contract.name, max_batch=2), to),
+        checkpoints=str(folder / "checkpoints"),
+        slots=folder / "slots",
+        salt="salt",
+        declared=app.declared("clicks"),
+    )
+
+
+def records(topic: str, partitions: int, options: dict[str, str]) -> list[Message]:
+    consumer = Consumer({**options, "group.id": "t", "isolation.level": "read_committed"})
+    found, deadline = [], time.monotonic() + 20
+    try:
+        places = [TopicPartition(topic, p, 0) for p in range(partitions)]
+        consumer.assign(places)
+        ends = {p.partition: consumer.get_watermark_offsets(p, timeout=10)[1] for p in places}
+        while time.monotonic() < deadline:
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                found.append(message)
+            positions = {p.partition: p.offset for p in consumer.position(places)}
+            if all(positions[p] >= end or end == 0 for p, end in ends.items()):
+                return found
+    finally:
+        consumer.close()
+    raise AssertionError(f"{topic} was not read in time")
+
+
+@pytest.mark.parametrize("unknown", ["keep", "dead_letter"])
+def test_every_accepted_event_is_enriched_once(
+    services: Services, spark: SparkSession, folder: Path, unknown: str
+) -> None:
+    name = f"enriching_{unknown}"
+    loaded, contract = app_of(folder, name, unknown)
+    to = connections_of(services)
+    ensure_topics(contract, to.librdkafka)
+    enrich = loaded.app.enrichments["clicks_enriched"]
+    ensure_outputs(contract, enrich.topics, to.librdkafka)
+    Store(to.store_url).prepare()
+    producer = Producer(to.librdkafka)
+    for event_id, clock, product, *_ in EVENTS:
+        producer.produce(contract.topics.raw, event(event_id, clock, product), partition=0)
+    producer.produce(contract.topics.raw, b"not json", partition=1)
+    producer.produce(contract.topics.raw, event("e1", "09:00:00", "p-1"), partition=1)  # a duplicate
+    assert producer.flush(20) == 0
+    gate = gate_of(spark, folder, loaded, contract, to)
+    for _ in range(2):
+        assert gate.start(available_now=True).awaitTermination(120)
+    found = {json.loads(m.value())["event_id"]: m for m in records(enrich.topic, 2, to.librdkafka)}
+    dead = records(enrich.dead_letters, 2, to.librdkafka) if unknown == "dead_letter" else []
+    wanted = {e[0]: e for e in EVENTS if unknown == "keep" or e[4] is not False}
+    assert set(found) == set(wanted)
+    assert len(records(enrich.topic, 2, to.librdkafka)) == len(wanted)
+    validated = {m.value() for m in records(contract.topics.validated, 2, to.librdkafka)}
+    for event_id, message in found.items():
+        fields = json.loads(message.value())
+        _, _, product, category, is_known = wanted[event_id]
+        assert (fields.get("product_id"), fields["category"], fields["products_found"]) == (
+            *(product, category, is_known),
+        )
+        assert len(fields["card"]) == 64  # the mask, as in the validated topic
+        headers = dict(message.headers())
+        assert headers["headrace-contract"] == b"clicks_enriched:1.0.0"
+        assert headers["headrace-source"].startswith(contract.topics.raw.encode())
+    if dead:
+        assert {json.loads(m.value())["event_id"] for m in dead} == {"e4", "e6"}
+        assert all(m.value() in validated for m in dead)
+        reasons = json.loads(dict(dead[0].headers())["headrace-reasons"])
+        assert reasons == [{"code": "unknown_key", "field": "product_id"}]
+    with psycopg.connect(to.store_url) as store:
+        totals = dict(
+            store.execute(
+                "SELECT outcome, count FROM headrace.enrich_totals WHERE app = %s", (name,)
+            ).fetchall()
+        )
+        accounts = store.execute(
+            "SELECT sum(accepted), sum(taken) FROM headrace.flow_ledger WHERE query = %s", (gate.name,)
+        ).fetchone()
+        known = store.execute(
+            "SELECT name, rows, problem FROM headrace.dimensions WHERE app = %s", (name,)
+        ).fetchall()
+    assert totals == {"found": 4, "unknown": 2, "no_key": 1}
+    assert accounts == (7, 7)
+    assert known == [("products", 3, "")]
+
+
+def test_a_changed_table_is_used_without_a_restart(
+    services: Services, spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.store.dimensions.CHECK_SECONDS", 0.0)
+    loaded, contract = app_of(folder, "enriching_anew", "keep")
+    to = connections_of(services)
+    ensure_topics(contract, to.librdkafka)
+    topic = loaded.app.enrichments["clicks_enriched"].topic
+    ensure_outputs(contract, [topic], to.librdkafka)
+    Store(to.store_url).prepare()
+    gate = gate_of(spark, folder, loaded, contract, to)
+    query = gate.start()
+    producer = Producer(to.librdkafka)
+
+    def wait_for(count: int) -> list[str | None]:
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            found = records(topic, 2, to.librdkafka)
+            if len(found) >= count:
+                return [json.loads(m.value())["category"] for m in found]
+            time.sleep(0.2)
+        raise AssertionError(f"{count} records did not come in time")
+
+    try:
+        producer.produce(contract.topics.raw, event("a1", "09:20:00", "p-5"), partition=0)
+        producer.flush(10)
+        assert wait_for(1) == [None]
+        (folder / "products.csv").write_text(TABLE + "p-5,2026-03-01T09:00:00Z,cups,3\n")
+        producer.produce(contract.topics.raw, event("a2", "09:20:00", "p-5"), partition=0)
+        producer.flush(10)
+        assert wait_for(2) == [None, "cups"]
+    finally:
+        gate.stop()
+        assert not query.isActive
+
+
+def test_simulate_writes_enriched_events(spark: SparkSession, services: Services, folder: Path) -> None:
+    loaded, _ = app_of(folder, "enriching_files", "dead_letter")
+    file = folder / "clicks.jsonl"
+    file.write_bytes(b"".join(event(e[0], e[1], e[2]) + b"\n" for e in EVENTS))
+    contract = loaded.contract("clicks")
+    given = Input(contract, file, 1, None, loaded.declared("clicks"))
+    audit = simulate(
+        spark,
+        [given],
+        folder / "out",
+        salt="salt",
+        store_url=services.store_url,
+        app=loaded.name,
+        batch_size=3,
+    )
+    lines = (folder / "out" / "enriching_files.enriched.v1.jsonl").read_text().splitlines()
+    assert [(json.loads(line)["event_id"], json.loads(line)["category"]) for line in lines] == [
+        *(("e1", "kettles"), ("e2", "teapots"), ("e3", "kettles"), ("e5", "pans"), ("e7", None)),
+    ]
+    dead = (folder / "out" / "enriching_files.enriched.unknown.v1.jsonl").read_text().splitlines()
+    assert Counter(json.loads(line)["event_id"] for line in dead) == {"e4": 1, "e6": 1}
+    assert audit["sources"]["clicks"]["enrich.clicks_enriched"] == {"found": 4, "unknown": 2, "no_key": 1}
+    schema = json.loads((folder / "out" / "clicks_enriched.schema.json").read_text())
+    assert schema["properties"]["products_found"]["type"] in ("boolean", ["boolean", "null"])
