@@ -57,7 +57,7 @@ class SessionRows:
         if table.exists:
             query, values = _query(table, sessions, key, states or STATES, after, page.limit + 1)
             found = await self._database.rows_if_there(query, values)
-        found, following = page.cut(found, ("session_end", "key", "session_start"))
+        found, following = page.cut(found, ("session_end", "__key", "session_start"))
         return {"items": [_shown(table, row) for row in found], "next": following}
 
 
@@ -72,7 +72,7 @@ def _query(
     """Each state is read from the newest row on, by its index, and no further than the page is long."""
     name = sql.Identifier(sessions.key)
     columns = sql.SQL(", ").join(map(sql.Identifier, (*OWN, *table.types)))
-    end = sql.SQL("ORDER BY session_end DESC, key DESC, session_start DESC LIMIT %s")
+    end = sql.SQL("ORDER BY session_end DESC, __key DESC, session_start DESC LIMIT %s")
     branches: list[sql.Composable] = []
     values: list[Any] = []
     for state in states:
@@ -86,7 +86,7 @@ def _query(
             conditions.append(sql.SQL("(session_end, {}, session_start) < (%s, %s, %s)").format(name))
             given += [after[0], *after]
         branches.append(
-            sql.SQL("(SELECT {} AS key, {} FROM {} WHERE {} {})").format(
+            sql.SQL("(SELECT {} AS __key, {} FROM {} WHERE {} {})").format(
                 name, columns, table.name, sql.SQL(" AND ").join(conditions), end
             )
         )
@@ -97,7 +97,7 @@ def _query(
 
 def _shown(table: MetricTable, row: Row) -> dict[str, Any]:
     return {
-        "key": row["key"],
+        "key": row["__key"],
         "session_start": row["session_start"],
         "session_end": row["session_end"],
         "last_event": row["last_event"],

@@ -20,40 +20,41 @@ def find_sessions(connection: Connection, shape: SessionShape) -> None:
     times = [("session_start", "timestamptz"), ("last_event", "timestamptz")]
     parts = [(part.column, part.type) for part in shape.resolved.parts]
     make_scratch(
-        connection, shape.found, [("key", TEXT), ("seal", "int"), *times, ("events", "bigint"), *parts]
+        connection, shape.found, [("__key", TEXT), ("__seal", "int"), *times, ("events", "bigint"), *parts]
     )
     connection.execute(
         sql.SQL(
             """
             WITH RECURSIVE mine AS (
-                SELECT *, lag(last_event) OVER (PARTITION BY key, seal ORDER BY cell) AS before
+                SELECT *, lag(__last) OVER (PARTITION BY __key, __seal ORDER BY __cell) AS __before
                 FROM {pieces}
-                WHERE key = ANY(ARRAY(SELECT key FROM {staged} UNION SELECT key FROM {seals}))
+                WHERE __key = ANY(ARRAY(SELECT __key FROM {staged} UNION SELECT __key FROM {seals}))
             ), numbered AS (
-                SELECT *, count(*) FILTER (WHERE seal = {open} AND first_event - before > {gap})
-                    OVER (PARTITION BY key, seal ORDER BY cell) AS chain
+                SELECT *, count(*) FILTER (WHERE __seal = {open} AND __first - __before > {gap})
+                    OVER (PARTITION BY __key, __seal ORDER BY __cell) AS __chain
                 FROM mine
             ), chained AS MATERIALIZED (
-                SELECT *, min(first_event) OVER whole AS chain_start,
-                    max(last_event) OVER whole AS chain_end,
-                    row_number() OVER (PARTITION BY key, seal, chain ORDER BY cell) AS n
-                FROM numbered WINDOW whole AS (PARTITION BY key, seal, chain)
+                SELECT *, min(__first) OVER whole AS __chain_start,
+                    max(__last) OVER whole AS __chain_end,
+                    row_number() OVER (PARTITION BY __key, __seal, __chain ORDER BY __cell) AS __n
+                FROM numbered WINDOW whole AS (PARTITION BY __key, __seal, __chain)
             ), long AS MATERIALIZED (
-                SELECT * FROM chained WHERE seal = {open} AND chain_end - chain_start > {longest}
+                SELECT * FROM chained WHERE __seal = {open} AND __chain_end - __chain_start > {longest}
             ), walked AS (
-                SELECT key, chain, n, cell, first_event AS start FROM long WHERE n = 1
+                SELECT __key, __chain, __n, __cell, __first AS __start FROM long WHERE __n = 1
                 UNION ALL
-                SELECT p.key, p.chain, p.n, p.cell,
-                    CASE WHEN p.last_event - w.start > {longest} THEN p.first_event ELSE w.start END
-                FROM walked w JOIN long p ON p.key = w.key AND p.chain = w.chain AND p.n = w.n + 1
+                SELECT p.__key, p.__chain, p.__n, p.__cell,
+                    CASE WHEN p.__last - w.__start > {longest} THEN p.__first ELSE w.__start END
+                FROM walked w JOIN long p ON p.__key = w.__key AND p.__chain = w.__chain AND p.__n = w.__n + 1
             ), placed AS (
-                SELECT chained.*, chain_start AS start FROM chained
-                WHERE seal <> {open} OR chain_end - chain_start <= {longest}
+                SELECT chained.*, __chain_start AS __start FROM chained
+                WHERE __seal <> {open} OR __chain_end - __chain_start <= {longest}
                 UNION ALL
-                SELECT long.*, w.start FROM long JOIN walked w ON w.key = long.key AND w.cell = long.cell
+                SELECT p.*, w.__start FROM long p JOIN walked w ON w.__key = p.__key AND w.__cell = p.__cell
             )
             INSERT INTO {found}
-            SELECT key, seal, {start}, {last}, sum(events){sums} FROM placed GROUP BY key, seal, start
+            SELECT __key, __seal, {start}, {last}, sum(__events){sums} FROM placed
+            GROUP BY __key, __seal, __start
             """
         ).format(
             pieces=shape.pieces,
@@ -63,8 +64,8 @@ def find_sessions(connection: Connection, shape: SessionShape) -> None:
             open=sql.Literal(OPEN),
             gap=sql.Literal(shape.sessions.gap_us),
             longest=sql.Literal(shape.sessions.max_us),
-            start=IN_TIME.format(sql.SQL("min(first_event)")),
-            last=IN_TIME.format(sql.SQL("max(last_event)")),
+            start=IN_TIME.format(sql.SQL("min(__first)")),
+            last=IN_TIME.format(sql.SQL("max(__last)")),
             sums=shape.sums(),
         )
     )
@@ -82,32 +83,32 @@ def replace_rows(connection: Connection, shape: SessionShape) -> None:
         sql.SQL(
             """
             WITH gone AS (
-                DELETE FROM {table} WHERE {key} = ANY(ARRAY(SELECT key FROM {found}))
+                DELETE FROM {table} WHERE {key} = ANY(ARRAY(SELECT __key FROM {found}))
                     AND NOT sealed AND state <> 'final'
-                RETURNING {key} AS key, session_start, last_event, events, state, revision, watermark,
+                RETURNING {key} AS __key, session_start, last_event, events, state, revision, watermark,
                     published_at, updated_at
             ), pairs AS (
-                SELECT DISTINCT ON (o.key, o.session_start) o.*, n.seal, n.session_start AS start,
+                SELECT DISTINCT ON (o.__key, o.session_start) o.*, n.__seal, n.session_start AS start,
                     o.session_start = n.session_start AND o.last_event = n.last_event
                         AND o.events = n.events AS same
                 FROM gone o JOIN {found} n
-                    ON n.key = o.key AND o.session_start BETWEEN n.session_start AND n.last_event
-                ORDER BY o.key, o.session_start, n.seal = {open}, n.seal
+                    ON n.__key = o.__key AND o.session_start BETWEEN n.session_start AND n.last_event
+                ORDER BY o.__key, o.session_start, n.__seal = {open}, n.__seal
             ), heirs AS (
-                SELECT key, seal, start, bool_or(same) AS same, bool_or(state <> 'open') AS published,
+                SELECT __key, __seal, start, bool_or(same) AS same, bool_or(state <> 'open') AS published,
                     max(state) AS state, max(revision) AS revision, max(watermark) AS watermark,
                     min(published_at) AS published_at, max(updated_at) AS updated_at
-                FROM pairs GROUP BY key, seal, start
+                FROM pairs GROUP BY __key, __seal, start
             )
             INSERT INTO {table} ({columns}, session_end, sealed, state, revision, watermark, published_at,
                 updated_at)
-            SELECT n.key, n.session_start, n.last_event, n.events{parts}, n.last_event + {gap},
-                n.seal <> {open},
+            SELECT n.__key, n.session_start, n.last_event, n.events{parts}, n.last_event + {gap},
+                n.__seal <> {open},
                 CASE WHEN h.same THEN h.state WHEN h.published THEN 'corrected' ELSE 'open' END,
                 CASE WHEN h.same THEN h.revision WHEN h.published THEN h.revision + 1 ELSE 0 END,
                 h.watermark, h.published_at, CASE WHEN h.same THEN h.updated_at ELSE now() END
             FROM {found} n LEFT JOIN heirs h
-                ON h.key = n.key AND h.seal = n.seal AND h.start = n.session_start
+                ON h.__key = n.__key AND h.__seal = n.__seal AND h.start = n.session_start
             """
         ).format(
             table=shape.table,

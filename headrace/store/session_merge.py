@@ -32,7 +32,9 @@ class SessionStore:
     def merge(self, connection: Connection, pieces: Pieces) -> Sealed:
         """Returns what became of the suspects; all other events are taken."""
         make_scratch(connection, self._shape.staged, piece_columns(self._resolved))
-        make_scratch(connection, self._shape.seals, [("key", TEXT), ("cell", "bigint"), ("seal", "int")])
+        make_scratch(
+            connection, self._shape.seals, [("__key", TEXT), ("__cell", "bigint"), ("__seal", "int")]
+        )
         sealed = Sealed()
         if pieces.suspects:
             sealed = self._sealed(connection, pieces)
@@ -57,9 +59,9 @@ class SessionStore:
         )
         connection.execute(
             sql.SQL(
-                "WITH done AS ({} RETURNING {key} AS key, {start} AS first, {last} AS last, sealed)"
-                " DELETE FROM {pieces} p USING done d WHERE p.key = ANY(ARRAY(SELECT key FROM done))"
-                " AND p.key = d.key AND NOT d.sealed AND p.first_event BETWEEN d.first AND d.last"
+                "WITH done AS ({} RETURNING {key} AS __key, {start} AS first, {last} AS last, sealed)"
+                " DELETE FROM {pieces} p USING done d WHERE p.__key = ANY(ARRAY(SELECT __key FROM done))"
+                " AND p.__key = d.__key AND NOT d.sealed AND p.__first BETWEEN d.first AND d.last"
             ).format(
                 publish.format(self._shape.table, sql.Literal("final")),
                 key=self._shape.key,
@@ -90,7 +92,7 @@ class SessionStore:
         """The suspects against the pieces that are there: one query, then in order of their offsets."""
         stored: dict[str, dict[int, Span]] = {}
         rows = connection.execute(
-            sql.SQL("SELECT key, cell, first_event, last_event FROM {} WHERE key = ANY(%s)").format(
+            sql.SQL("SELECT __key, __cell, __first, __last FROM {} WHERE __key = ANY(%s)").format(
                 self._shape.pieces
             ),
             (list({event.key for event in pieces.suspects}),),
@@ -117,8 +119,9 @@ class SessionStore:
                 copy.write_row(row)
         connection.execute(
             sql.SQL(
-                "UPDATE {} p SET seal = s.seal FROM {seals} s"
-                " WHERE p.key = ANY(ARRAY(SELECT key FROM {seals})) AND p.key = s.key AND p.cell = s.cell"
+                "UPDATE {} p SET __seal = s.__seal FROM {seals} s"
+                " WHERE p.__key = ANY(ARRAY(SELECT __key FROM {seals}))"
+                " AND p.__key = s.__key AND p.__cell = s.__cell"
             ).format(self._shape.pieces, seals=self._shape.seals)
         )
 
@@ -126,12 +129,12 @@ class SessionStore:
         parts = self._resolved.parts
         connection.execute(
             sql.SQL(
-                "INSERT INTO {pieces} AS t ({columns}) SELECT seal, key, cell, min(first_event),"
-                " max(last_event), sum(events)::bigint{sums} FROM {staged} GROUP BY seal, key, cell"
-                " ON CONFLICT (key, cell, seal) DO UPDATE SET"
-                " first_event = least(t.first_event, excluded.first_event),"
-                " last_event = greatest(t.last_event, excluded.last_event),"
-                " events = t.events + excluded.events{merged}"
+                "INSERT INTO {pieces} AS t ({columns}) SELECT __seal, __key, __cell, min(__first),"
+                " max(__last), sum(__events)::bigint{sums} FROM {staged} GROUP BY __seal, __key, __cell"
+                " ON CONFLICT (__key, __cell, __seal) DO UPDATE SET"
+                " __first = least(t.__first, excluded.__first),"
+                " __last = greatest(t.__last, excluded.__last),"
+                " __events = t.__events + excluded.__events{merged}"
             ).format(
                 pieces=self._shape.pieces,
                 staged=self._shape.staged,
@@ -144,6 +147,7 @@ class SessionStore:
     def _drop_sealed(self, connection: Connection) -> None:
         connection.execute(
             sql.SQL(
-                "DELETE FROM {} WHERE key = ANY(ARRAY(SELECT key FROM {} WHERE seal <> {})) AND seal <> {}"
+                "DELETE FROM {} WHERE __key = ANY(ARRAY(SELECT __key FROM {} WHERE __seal <> {}))"
+                " AND __seal <> {}"
             ).format(self._shape.pieces, self._shape.found, sql.Literal(OPEN), sql.Literal(OPEN))
         )

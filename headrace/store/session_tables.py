@@ -15,10 +15,11 @@ from headrace.store.connection import Connection
 from headrace.views.session_pieces import ResolvedSessions
 
 REPLAY = ("kind", "of", "key", "gap", "max_length", "where", "measures", "final_after")
-# Of a piece; times are microseconds, which compare and subtract faster than Postgres' own times.
+# Of a piece: no measure can have such a name. Times are microseconds, which Postgres subtracts faster than
+# its own times.
 PIECE = (
-    *(("seal", "int"), ("key", 'text COLLATE "C"'), ("cell", "bigint")),
-    *(("first_event", "bigint"), ("last_event", "bigint"), ("events", "bigint")),
+    *(("__seal", "int"), ("__key", 'text COLLATE "C"'), ("__cell", "bigint")),
+    *(("__first", "bigint"), ("__last", "bigint"), ("__events", "bigint")),
 )
 
 
@@ -75,7 +76,7 @@ def _create(connection: Connection, app: str, resolved: ResolvedSessions) -> Non
     name, pieces = table_name(app, sessions), pieces_name(app, sessions)
     connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(app)))
     connection.execute(
-        sql.SQL("CREATE TABLE {} ({}, PRIMARY KEY (key, cell, seal)) WITH (fillfactor = 70)").format(
+        sql.SQL("CREATE TABLE {} ({}, PRIMARY KEY (__key, __cell, __seal)) WITH (fillfactor = 70)").format(
             pieces,
             sql.SQL(", ").join(
                 sql.SQL("{} {}").format(sql.Identifier(column), sql.SQL(type_))
