@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from headrace.crash import ALERT_STEPS, VARIABLE
+from headrace.crash import ALERT_STEPS, VARIABLE, arm
 from headrace.declared import FlowTopic
 from headrace.joins import lane_name
 from headrace.local.connect import connections_of
@@ -35,7 +35,7 @@ def test_killed_at_every_step(spark: SparkSession, services: Services, tmp_path:
         dead_letters=topics[1],
     )
 
-    def publish(crash: str = "") -> subprocess.CompletedProcess[str]:
+    def publish(crash: Path | None = None) -> subprocess.CompletedProcess[str]:
         lane = lane_name(shop.stream.app, shop.join.name)
         return subprocess.run(
             [
@@ -47,7 +47,7 @@ def test_killed_at_every_step(spark: SparkSession, services: Services, tmp_path:
                 lane,
             ],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **({VARIABLE: crash} if crash else {})},
+            env={**os.environ, "PYTHONPATH": str(ROOT), **({VARIABLE: str(crash)} if crash else {})},
             capture_output=True,
             text=True,
             timeout=90,
@@ -57,7 +57,8 @@ def test_killed_at_every_step(spark: SparkSession, services: Services, tmp_path:
         keys = [f"{step}-{k}" for k in range(5)]
         shop.happen("orders", *((n, key, "1") for key in keys))
         shop.happen("payments", *((n, key, "2" if k == 0 else "1") for k, key in enumerate(keys)))
-        killed = publish(f"{step}:self:{tmp_path / step}")
+        arm(tmp_path / "crash", step, "self")
+        killed = publish(tmp_path / "crash")
         assert killed.returncode == -signal.SIGKILL, f"{step} was not reached: {killed.stderr}"
     done = publish()
     assert done.returncode == 0, done.stderr
