@@ -1,4 +1,4 @@
-"""Five patterns on the benchmark's clickstream: together they take about one event in ten, some of them often."""
+"""Five patterns on the benchmark's clickstream: together they take about one event in ten."""
 
 from __future__ import annotations
 
