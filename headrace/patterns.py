@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cached_property
 from typing import Any, Literal
 
 from headrace.alerts import Alert, Severity, make_alert, message_fields
@@ -37,7 +38,7 @@ class Pattern:
     show: tuple[str, ...] = ()
     declared_at: str = ""
 
-    @property
+    @cached_property
     def bits(self) -> dict[str, int]:
         """The symbols that an event fulfils are a number: one bit for each."""
         return {symbol: 1 << n for n, symbol in enumerate(self.define)}

@@ -30,7 +30,7 @@ PLAIN = ("int", "bigint", "double", "boolean")  # types whose text is JSON
 
 @dataclass(frozen=True)
 class PatternRule:
-    """`within`, `slack` and so on in microseconds, as the engine counts."""
+    """Its times in microseconds, as the engine counts. What is asked for each event is computed once."""
 
     pattern: Pattern
     lateness: timedelta  # of the contract
@@ -42,15 +42,15 @@ class PatternRule:
         """The name of its part of a batch, and of the fold that merges it."""
         return f"pattern.{self.pattern.name}"
 
-    @property
+    @cached_property
     def within(self) -> int:
         return self.pattern.within // MICROSECOND
 
-    @property
+    @cached_property
     def quiet(self) -> int:
         return self.pattern.quiet // MICROSECOND
 
-    @property
+    @cached_property
     def slack(self) -> int:
         """How old an event may be, behind the clock, to be looked at.
 
@@ -61,7 +61,7 @@ class PatternRule:
             return self.within + self._final_after // MICROSECOND
         return self.lateness // MICROSECOND
 
-    @property
+    @cached_property
     def memory(self) -> int:
         """How long, behind the watermark, an event is remembered."""
         return self.slack if self.pattern.kind == "absence" else self.slack + self.within
@@ -71,18 +71,18 @@ class PatternRule:
         assert self.pattern.tree is not None
         return Search(Automaton(self.pattern.tree, self.pattern.bits), self.elements, self.within)
 
-    @property
+    @cached_property
     def elements(self) -> int:
         """The bits of the symbols that a match is made of."""
         assert self.pattern.tree is not None
         return sum(self.pattern.bits[symbol] for symbol in elements(self.pattern.tree))
 
-    @property
+    @cached_property
     def needed(self) -> int:
         assert self.pattern.tree is not None
         return sum(self.pattern.bits[symbol] for symbol in needed(self.pattern.tree))
 
-    @property
+    @cached_property
     def shortest(self) -> int:
         assert self.pattern.tree is not None
         return shortest(self.pattern.tree)
@@ -102,8 +102,10 @@ class PatternRule:
 
     def key_of(self, values: Sequence[str | None]) -> str:
         """The key of a taken event as one text."""
-        labels = [storable(str(label)) for label in values[1 : 1 + len(self.pattern.key)]]
-        return labels[0] if len(labels) == 1 else json.dumps(labels, ensure_ascii=False)
+        if len(self.pattern.key) == 1:
+            return storable(values[1] or "")
+        labels = [storable(label or "") for label in values[1 : 1 + len(self.pattern.key)]]
+        return json.dumps(labels, ensure_ascii=False)
 
     def labels_of(self, key: str) -> dict[str, str]:
         names = self.pattern.key

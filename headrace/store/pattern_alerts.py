@@ -93,8 +93,9 @@ class PatternAlerts:
     def _quiet(self, connection: Connection, keys: Iterable[str]) -> dict[str, _Quiet]:
         found: dict[str, _Quiet] = {}
         for key, last, id_ in connection.execute(
-            "SELECT key, last, id FROM headrace.pattern_alerts WHERE pattern = %s AND key = ANY(%s)",
-            (self._id, list(keys)),
+            "SELECT mine.* FROM unnest(%s::text[]) AS wanted (key) CROSS JOIN LATERAL (SELECT key, last, id"
+            " FROM headrace.pattern_alerts a WHERE a.pattern = %s AND a.key = wanted.key OFFSET 0) AS mine",
+            (list(keys), self._id),
         ):
             found.setdefault(key, _Quiet()).alerts.append((last, id_))
         return found

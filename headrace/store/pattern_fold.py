@@ -10,7 +10,7 @@ from typing import Any
 
 from headrace.flows.pattern_rule import PatternRule, storable
 from headrace.flows.search import Moment
-from headrace.flows.taken import Taken, TakenRow
+from headrace.flows.taken import Taken
 from headrace.gate.ledger import Batch
 from headrace.patterns import END, START
 from headrace.store.connection import Connection
@@ -53,37 +53,24 @@ class _PatternFold:
     def _take(self, connection: Connection, batch: Batch, part: Taken, before: Watermarks) -> list[Arrival]:
         """Write down what the batch has brought, and remember what is not late."""
         late: list[TooLate] = []
-        arrivals = []
-        watermark = before.get("event")
+        arrivals: list[Arrival] = []
+        rule, slack, watermark = self._rule, self._rule.slack, before.get("event")
         for row in part.rows:
-            reason = self._lateness(row, watermark)
-            if reason is None:
-                arrivals.append(self._arrival(row))
+            partition, offset, event_id, at, clock, log_time, values = row
+            if clock is not None and clock > at + slack:
+                late.append(TooLate(row, clock, "late"))
+            elif watermark is not None and watermark > at + slack:
+                # Its partition has slept: nobody else comes behind the watermark without being late.
+                late.append(TooLate(row, watermark, "idle_wake"))
             else:
-                late.append(reason)
+                mask, shown = int(values[0] or 0), rule.shown_of(values)
+                moment = Moment(at, storable(event_id), mask, False, partition, offset, shown)
+                arrivals.append(Arrival(rule.key_of(values), moment, clock, log_time))
         self._books.record(connection, batch, len(part.rows), late)
         if arrivals:
             new = self._memory.add(connection, arrivals)
             self._books.count(connection, again=len(arrivals) - new)
         return arrivals
-
-    def _lateness(self, row: TakenRow, watermark: int | None) -> TooLate | None:
-        """Late by the clock of its partition: the same in every run. Only a partition that wakes up behind
-        the watermark is judged by that."""
-        ends = row.event_time + self._rule.slack
-        if row.clock is not None and row.clock > ends:
-            return TooLate(row, row.clock, "late")
-        if watermark is not None and watermark > ends:
-            return TooLate(row, watermark, "idle_wake")
-        return None
-
-    def _arrival(self, row: TakenRow) -> Arrival:
-        values = row.values
-        moment = Moment(
-            *(row.event_time, storable(row.event_id), int(values[0] or 0), False, row.partition, row.offset),
-            self._rule.shown_of(values),
-        )
-        return Arrival(self._rule.key_of(values), moment, row.clock)
 
     def _passes_a_cut(self, before: int | None, after: int) -> bool:
         width = max(1, self._rule.memory // CUTS)
@@ -95,12 +82,13 @@ class SequenceFold(_PatternFold):
 
     def merge(self, connection: Connection, batch: Batch, part: Taken, before: Watermarks) -> None:
         arrivals = self._take(connection, batch, part, before)
-        touched = {a.key for a in arrivals if a.moment.mask & self._rule.elements}
+        elements = self._rule.elements
+        touched = {key for key, moment, *_ in arrivals if moment.mask & elements}
         if not touched:
             return
         times = [arrival.moment.at for arrival in arrivals]
         found = self._memory.candidates(connection, touched, min(times), max(times))
-        matches = list(self._matches(found, _order_of_arrival(part.rows) if found else {}))
+        matches = list(self._matches(found, _order_of(arrivals, found)))
         if matches:
             self._memory.use(connection, ((m.key, event) for m in matches for event in m.events))
             alerts = self._alerts.tell(connection, matches)
@@ -182,12 +170,15 @@ class AbsenceFold(_PatternFold):
         return False
 
 
-def _order_of_arrival(rows: Sequence[TakenRow]) -> dict[tuple[int, int], tuple[int, int, int]]:
-    """By coordinates. In a partition the offsets count; between two, the log time that it has reached."""
+def _order_of(
+    arrivals: Sequence[Arrival], keys: Collection[str]
+) -> dict[tuple[int, int], tuple[int, int, int]]:
+    """By coordinates. In a partition the offsets count; between two, the log time that a key has reached."""
     found = {}
-    reached: dict[int, int] = {}
-    for row in rows:
-        now = max(reached.get(row.partition, 0), row.log_time or 0)
-        reached[row.partition] = now
-        found[row.partition, row.offset] = (now, row.partition, row.offset)
+    reached: dict[tuple[str, int], int] = {}
+    for key, moment, _, log_time in arrivals:
+        if key in keys:
+            place = (key, moment.partition)
+            reached[place] = now = max(reached.get(place, 0), log_time or 0)
+            found[moment.partition, moment.offset] = (now, moment.partition, moment.offset)
     return found

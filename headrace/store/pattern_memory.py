@@ -17,6 +17,7 @@ class Arrival(NamedTuple):
     key: str
     moment: Moment
     clock: int | None
+    log_time: int | None = None
 
 
 class PatternMemory:
@@ -33,7 +34,7 @@ class PatternMemory:
                 " FROM STDIN"
             ) as copy,
         ):
-            for key, moment, clock in arrivals:
+            for key, moment, clock, _ in arrivals:
                 copy.write_row(
                     (
                         *(self._id, key, moment.at, moment.event_id, moment.mask),
@@ -72,11 +73,7 @@ class PatternMemory:
             keys.append(key)
             times.append(moment.at)
             ids.append(moment.event_id)
-        connection.execute(
-            "UPDATE headrace.pattern_events SET used = true WHERE pattern = %s AND key = ANY(%s)"
-            " AND (key, at, event_id) IN (SELECT * FROM unnest(%s::text[], %s::bigint[], %s::text[]))",
-            (self._id, list(set(keys)), keys, times, ids),
-        )
+        connection.execute(_USE, (keys, times, ids, self._id))
 
     def take_due(self, connection: Connection, before: int) -> list[Arrival]:
         """Forget events from before a time, and hand them over."""
@@ -89,11 +86,7 @@ class PatternMemory:
 
     def of_keys(self, connection: Connection, keys: Collection[str], symbols: int) -> list[Arrival]:
         """What is remembered of some keys and fulfils one of the symbols."""
-        rows = connection.execute(
-            'SELECT key, clock, at, event_id, mask, used, partition, "offset", shown'
-            " FROM headrace.pattern_events WHERE pattern = %s AND key = ANY(%s) AND mask & %s <> 0",
-            (self._id, list(keys), symbols),
-        )
+        rows = connection.execute(_OF_KEYS, (list(keys), self._id, symbols))
         return [Arrival(key, Moment(*moment), clock) for key, clock, *moment in rows]
 
     def forget(self, connection: Connection, before: int) -> int:
@@ -114,13 +107,35 @@ _KEEP = """
     SELECT pattern, key, at, event_id, mask, partition, "offset", clock, shown FROM pattern_stage
     WHERE pattern = %s ON CONFLICT DO NOTHING
 """
+# OFFSET 0: one look into the primary key for each key of the batch, whatever the planner thinks of the sizes.
+# It would read all that the pattern remembers, and compare each row with each key.
 _CANDIDATES = """
     SELECT key, at, event_id, mask, used, partition, "offset", shown FROM (
-        SELECT *, bit_or(mask) OVER of_key AS seen,
+        SELECT mine.*, bit_or(mask) OVER of_key AS seen,
             count(*) FILTER (WHERE mask & %(elements)s <> 0 AND NOT used) OVER of_key AS unused
-        FROM headrace.pattern_events
-        WHERE pattern = %(pattern)s AND key = ANY(%(keys)s) AND at BETWEEN %(oldest)s AND %(newest)s
-        WINDOW of_key AS (PARTITION BY key)
+        FROM unnest(%(keys)s::text[]) AS touched (key) CROSS JOIN LATERAL (
+            SELECT * FROM headrace.pattern_events e
+            WHERE e.pattern = %(pattern)s AND e.key = touched.key AND at BETWEEN %(oldest)s AND %(newest)s
+            OFFSET 0
+        ) AS mine
+        WINDOW of_key AS (PARTITION BY mine.key)
     ) AS remembered
     WHERE unused >= %(shortest)s AND seen & %(needed)s = %(needed)s
+"""
+_OF_KEYS = """
+    SELECT mine.* FROM unnest(%s::text[]) AS wanted (key) CROSS JOIN LATERAL (
+        SELECT key, clock, at, event_id, mask, used, partition, "offset", shown
+        FROM headrace.pattern_events e
+        WHERE e.pattern = %s AND e.key = wanted.key AND mask & %s <> 0 OFFSET 0
+    ) AS mine
+"""
+_USE = """
+    UPDATE headrace.pattern_events SET used = true WHERE ctid = ANY (ARRAY(
+        SELECT mine.place
+        FROM unnest(%s::text[], %s::bigint[], %s::text[]) AS matched (key, at, event_id) CROSS JOIN LATERAL (
+            SELECT e.ctid AS place FROM headrace.pattern_events e
+            WHERE e.pattern = %s AND e.key = matched.key AND e.at = matched.at
+                AND e.event_id = matched.event_id OFFSET 0
+        ) AS mine
+    ))
 """
