@@ -19,11 +19,12 @@ from headrace.app import Source
 from headrace.contracts import Contract, load_contract
 from headrace.contracts.spark_schema import spark_schema
 from headrace.declared import Declared
+from headrace.enrich import Enrich
 from headrace.local.connect import connections_of
 from headrace.local.services import Services
 from headrace.log.produce import produce
 from headrace.log.record import Record
-from headrace.log.topics import ensure_topics
+from headrace.log.topics import ensure_outputs, ensure_topics
 from headrace.metrics import Metric
 from headrace.ops.gate_query import GateQuery
 from headrace.store.connection import Store
@@ -89,9 +90,14 @@ class GateBench:
         net = sum(p.durationMs["triggerExecution"] for p in query.recentProgress) / 1000
         return Result(name, self.events, net, meter.reading)
 
-    def gate(self, name: str, *, publish: bool, metrics: Sequence[Metric] = ()) -> Result:
+    def gate(
+        self, name: str, *, publish: bool, metrics: Sequence[Metric] = (), enrich: Sequence[Enrich] = ()
+    ) -> Result:
         run = uuid.uuid4().hex[:8]
-        gate = self._query(run, Source(self.contract.name, publish=publish, max_batch=BATCH), metrics)
+        for each in enrich:
+            ensure_outputs(self.contract, each.topics, self.connections.librdkafka)
+        source = Source(self.contract.name, publish=publish, max_batch=BATCH)
+        gate = self._query(run, source, metrics, enrich)
         with Meter(self._services) as meter:
             query = gate.start(available_now=True)
             query.awaitTermination()
@@ -118,7 +124,9 @@ class GateBench:
         gate.stop()
         return median(durations)
 
-    def _query(self, run: str, source: Source, metrics: Sequence[Metric] = ()) -> GateQuery:
+    def _query(
+        self, run: str, source: Source, metrics: Sequence[Metric] = (), enrich: Sequence[Enrich] = ()
+    ) -> GateQuery:
         return GateQuery(
             self.spark,
             f"bench_{run}",
@@ -128,7 +136,7 @@ class GateBench:
             checkpoints=self._checkpoint(),
             slots=self.folder / "slots",
             salt="bench",
-            declared=Declared(tuple(metrics)),
+            declared=Declared(tuple(metrics), enrich=tuple(enrich)),
         )
 
     def _checkpoint(self) -> str:

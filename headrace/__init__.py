@@ -19,6 +19,7 @@ from headrace.measures import (
     variance_of,
 )
 from headrace.metrics import Metric
+from headrace.models import Model, model
 from headrace.panels import Panel
 from headrace.signals import Signals, rule, seconds_since_last, times_last
 from headrace.windows import running, sliding, tumbling
@@ -30,6 +31,7 @@ __all__ = [
     "Dimension",
     "HeadraceError",
     "Metric",
+    "Model",
     "Panel",
     "Signals",
     "Source",
@@ -41,6 +43,7 @@ __all__ = [
     "max_of",
     "mean_of",
     "min_of",
+    "model",
     "quantiles",
     "rule",
     "running",

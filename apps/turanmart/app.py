@@ -4,7 +4,22 @@ Four streams come in: clickstream, payments, orders and logins. Their contracts 
 the shoppers who make them up for demos and tests are in `traffic/`.
 """
 
-from headrace import App, count, distinct, quantiles, running, sliding, sum_of, top, tumbling
+from headrace import (
+    App,
+    count,
+    distinct,
+    model,
+    quantiles,
+    rule,
+    running,
+    seconds_since_last,
+    sliding,
+    sum_of,
+    table,
+    times_last,
+    top,
+    tumbling,
+)
 
 PURCHASE = "event_type = 'purchase'"
 SHOWN = "event_type = 'product_impression'"
@@ -138,6 +153,48 @@ app.alert(
     topic=ALERTS,
     message="{error_rate:.1%} of {payments:,} payments in {region} failed within 15 minutes",
     runbook="/runbooks/incident-alerts",
+)
+
+# Amounts are in the currency of the region; what a card does is compared in dollars.
+DOLLARS = (
+    "CAST(amount AS DOUBLE)"
+    " / CASE currency WHEN 'UZS' THEN 12600 WHEN 'KZT' THEN 480 WHEN 'KGS' THEN 87 ELSE 1 END"
+)
+
+app.signals(
+    "fraud",
+    of="payments",
+    key="card_hash",
+    where="event_type = 'payment_authorized'",
+    memory="5 minutes",
+    features={
+        "dollars": DOLLARS,
+        "payments_5m": count(),
+        "dollars_5m": sum_of(DOLLARS),
+        "regions_5m": distinct("region"),
+        "times_last_amount": times_last(DOLLARS),
+        "seconds_since_last": seconds_since_last(),
+        "level": "customers.level",
+    },
+    with_=table("customers", key="customer_id", file="dimensions/customers.csv"),
+    model=model("models/fraud.json", version="1"),
+    decision={"block": 0.9, "review": 0.5},
+    shadow=rule(
+        "CASE WHEN payments_5m >= 3 AND times_last_amount >= 10 THEN 1.0"
+        " WHEN payments_5m >= 3 OR regions_5m >= 2 THEN 0.6 ELSE 0.0 END",
+        version="velocity-1",
+    ),
+    activity_by="customer_id",
+    topic="fraud_signals.v1",
+    retain="7 days",
+)
+
+app.enrich(
+    "clickstream_enriched",
+    of="clickstream",
+    with_=table("products", key="product_id", file="dimensions/products.csv", types={"list_price": "number"}),
+    columns={"category": "products.category", "list_price": "products.list_price"},
+    topic="clickstream.enriched.v1",
 )
 
 # The dashboard, in this order.

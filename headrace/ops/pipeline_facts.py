@@ -12,6 +12,7 @@ from headrace.connections import Connections, query_name
 from headrace.contracts.model import Contract
 from headrace.errors import ServiceError
 from headrace.log.lag import LagReader, PartitionLag
+from headrace.ops.flow_facts import FlowFacts, flow_facts
 from headrace.ops.load import LoadedApp
 from headrace.store.connection import Connection, Store
 from headrace.store.reports import Report, read_reports
@@ -66,6 +67,7 @@ class PipelineFacts:
     sources: list[SourceFacts]
     incidents: dict[tuple[str, str], int] = field(default_factory=dict)  # open, by alert and severity
     problems: list[str] = field(default_factory=list)
+    flows: FlowFacts = field(default_factory=FlowFacts)
 
 
 class FactReader:
@@ -102,7 +104,8 @@ class FactReader:
             SourceFacts(**facts, lags=None if lags is None else lags[facts["contract"].topics.raw])
             for facts in stored
         ]
-        return PipelineFacts(self.loaded.name, datetime.now(UTC), sources, incidents, problems)
+        flows = self._store.transact(lambda connection: flow_facts(connection, self.loaded.name))
+        return PipelineFacts(self.loaded.name, datetime.now(UTC), sources, incidents, problems, flows)
 
     def _lags(
         self, stored: list[dict[str, Any]]

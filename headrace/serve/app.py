@@ -16,6 +16,7 @@ from headrace.serve import (
     routes_metrics,
     routes_panels,
     routes_pipeline,
+    routes_signals,
     routes_trouble,
 )
 from headrace.serve.access import Tokens
@@ -27,7 +28,7 @@ from headrace.serve.serving import make_serving
 
 ROUTES = (
     *(routes_metrics, routes_pipeline, routes_trouble, routes_accounts),
-    *(routes_live, routes_panels, pages),
+    *(routes_signals, routes_live, routes_panels, pages),
 )
 
 

@@ -21,6 +21,7 @@ from headrace.serve.metric_rows import MetricRows
 from headrace.serve.metric_tables import MetricTables
 from headrace.serve.metric_versions import MetricVersions
 from headrace.serve.pipeline import PipelineFeed
+from headrace.serve.signals import SignalPages
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Serving:
     ledger: LedgerPages
     audits: Audits
     alerts: Alerts
+    signals: SignalPages
     view: PipelineView
     pipeline: PipelineFeed
     hub: Hub
@@ -72,6 +74,7 @@ def make_serving(loaded: LoadedApp, connections: Connections, tokens: Tokens | N
         LedgerPages(loaded, database),
         Audits(loaded, connections),
         Alerts(database, loaded.name),
+        SignalPages(loaded, database),
         view,
         pipeline,
         Hub(loaded, connections.store_url, database, tables, pipeline),
