@@ -14,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.enrich import enrichment
 from benchmarks.gate import GateBench, Result
 from benchmarks.patterns import five_patterns
 from headrace.local.services import Services
@@ -34,6 +35,7 @@ def main() -> None:
     parser.add_argument("--metrics", action="store_true", help="also with one and ten metrics of TuranMart")
     parser.add_argument("--joins", action="store_true", help="also with a join of few and of most events")
     parser.add_argument("--patterns", action="store_true", help="also with five patterns")
+    parser.add_argument("--enrich", action="store_true", help="also with a table of 100,000 rows")
     parser.add_argument("--memory", default="2g", help="memory of the Spark driver")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args()
@@ -83,6 +85,9 @@ def measure(options: argparse.Namespace, bench: GateBench) -> dict[str, object]:
         }
     if options.patterns:
         ways["gate + 5 patterns"] = lambda n: bench.gate(n, publish=True, patterns=five_patterns())
+    if options.enrich:
+        enriched = [enrichment(bench.folder, bench.contract.name)]
+        ways["gate + enrichment"] = lambda n: bench.gate(n, publish=True, enrich=enriched)
     for name, run in ways.items():
         run(name)  # the JVM compiles while it runs: the first round only warms it up
     best: dict[str, Result] = {}

@@ -20,12 +20,13 @@ from headrace.app import App, Source
 from headrace.contracts import Contract, load_contract
 from headrace.contracts.spark_schema import spark_schema
 from headrace.declared import Declared
+from headrace.enrich import Enrich
 from headrace.joins import SIDES, Join, JoinSide
 from headrace.local.connect import connections_of
 from headrace.local.services import Services
 from headrace.log.produce import produce
 from headrace.log.record import Record
-from headrace.log.topics import ensure_topics
+from headrace.log.topics import ensure_outputs, ensure_topics
 from headrace.metrics import Metric
 from headrace.ops.gate_query import GateQuery
 from headrace.patterns import Pattern
@@ -100,11 +101,16 @@ class GateBench:
         metrics: Sequence[Metric] = (),
         joins: Sequence[Join] = (),
         patterns: Sequence[Pattern] = (),
+        enrich: Sequence[Enrich] = (),
     ) -> Result:
         run = uuid.uuid4().hex[:8]
+        for each in enrich:
+            ensure_outputs(self.contract, each.topics, self.connections.librdkafka)
         source = Source(self.contract.name, publish=publish, max_batch=BATCH)
         sides = [JoinSide(join, side, self.contract, self.contract) for join in joins for side in SIDES]
-        declared = Declared(tuple(metrics), joins=tuple(sides), patterns=tuple(patterns))
+        declared = Declared(
+            tuple(metrics), joins=tuple(sides), patterns=tuple(patterns), enrich=tuple(enrich)
+        )
         gate = self._query(run, source, declared)
         with Meter(self._services) as meter:
             query = gate.start(available_now=True)

@@ -19,6 +19,7 @@ from headrace.measures import (
     variance_of,
 )
 from headrace.metrics import Metric
+from headrace.models import Model, model
 from headrace.panels import Panel
 from headrace.patterns import Pattern
 from headrace.sessions import Sessions
@@ -32,6 +33,7 @@ __all__ = [
     "Dimension",
     "HeadraceError",
     "Metric",
+    "Model",
     "Panel",
     "Pattern",
     "Sessions",
@@ -45,6 +47,7 @@ __all__ = [
     "max_of",
     "mean_of",
     "min_of",
+    "model",
     "quantiles",
     "rule",
     "running",

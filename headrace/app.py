@@ -14,6 +14,7 @@ from headrace.errors import AppError
 from headrace.joins import Join, Kind, On, Order, make_join
 from headrace.measures import Measure
 from headrace.metrics import LIMIT, Metric, make_metric
+from headrace.models import Model
 from headrace.panels import Panel, make_panel
 from headrace.patterns import Pattern, PatternWords, Told, make_pattern
 from headrace.sessions import Sessions, make_sessions
@@ -226,11 +227,12 @@ class App:
         of: str,
         key: str,
         features: Mapping[str, Feature | Measure | str],
-        score: str | Rule,
         decision: Mapping[str, float],
+        score: str | Rule | None = None,
+        model: Model | None = None,
         where: str = "",
         memory: str = "5 minutes",
-        shadow: str | Rule | None = None,
+        shadow: str | Rule | Model | None = None,
         with_: Dimension | Sequence[Dimension] = (),
         activity_by: str = "",
         topic: str = "",
@@ -239,6 +241,7 @@ class App:
     ) -> Signals:
         """Score every event of a stream against what its key did in the time before; a table and a topic.
 
+        The score is an SQL expression over the features (`score`), or what an artefact says (`model`).
         `decision` gives thresholds of the score; below all of them an event is allowed. A `shadow` scores
         beside the live one and decides nothing. A feature `"customers.risk"` is a column of a table that
         `with_` names. Suspicious activity is counted for `activity_by`, or the key.
@@ -248,8 +251,14 @@ class App:
         if before is not None:
             raise _twice("table", name, line, before.declared_at)
         signals = make_signals(
-            *(name, of, key, where, memory, features, score, decision, shadow),
-            *(self._tables(with_), activity_by, topic, publish, retain, line),
+            *(name, of, key, where, memory, features),
+            *(self._scorer(score, model, line), decision, self._found(shadow)),
+            tables=self._tables(with_),
+            activity_by=activity_by,
+            topic=topic,
+            publish=publish,
+            retain=retain,
+            declared_at=line,
         )
         self.signal_sets[name] = signals
         return signals
@@ -296,6 +305,15 @@ class App:
         panel = make_panel(title, metric, value, by, unit, note, shared_scale, line)
         self.panels[title] = panel
         return panel
+
+    def _scorer(self, score: str | Rule | None, model: Model | None, line: str) -> str | Rule | Model | None:
+        if score is not None and model is not None:
+            raise AppError("a score or a model, not both", where=line, hint="shadow= compares the two")
+        return self._found(model) if model is not None else score
+
+    def _found(self, given: str | Rule | Model | None) -> str | Rule | Model | None:
+        """A model with its file found beside the app."""
+        return replace(given, file=self.file.parent / given.file) if isinstance(given, Model) else given
 
     def _tables(self, given: Dimension | Sequence[Dimension]) -> list[Dimension]:
         """With their files found beside the app."""

@@ -1,4 +1,4 @@
-"""Adding the columns of tables to an event's bytes, in a worker: one lookup, no parsing, no new numbers.
+"""Adding the columns of tables to the bytes of events, in a worker: one lookup, no parsing, no new numbers.
 
 Each version of a key is JSON already when it comes to the worker, so that an event costs a bisection and the
 copying of its bytes; what the event itself says stays as it was written.
@@ -7,38 +7,50 @@ copying of its bytes; what the event itself says stays as it was written.
 from __future__ import annotations
 
 import json
+import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from headrace.dimensions import ALWAYS, Versions, json_text
 from headrace.enrich import Enrich
 
-FOUND, UNKNOWN, NO_KEY = "found", "unknown", "no_key"
-OUTCOMES = (FOUND, UNKNOWN, NO_KEY)
+OUTCOMES = ("found", "no_key", "unknown")  # of several tables, the last one says it
+FOUND, NO_KEY, UNKNOWN = range(3)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True)
 class Lookup:
-    """One table: for each key, since when which JSON members are to be added."""
+    """One table: for each key, since when which JSON members end an event."""
 
     versions: dict[str, tuple[list[int], list[bytes | None]]]
     unknown: bytes
     no_key: bytes
 
-    def members(self, key: str | None, at: int) -> tuple[bytes, str]:
-        if key is None:
-            return self.no_key, NO_KEY
-        found = self.versions.get(key)
-        if found is not None:
-            place = bisect_right(found[0], at) - 1
-            members = found[1][place] if place >= 0 else None
-            if members is not None:
-                return members, FOUND
-        return self.unknown, UNKNOWN
+    def members(self, keys: Sequence[str | None], times: Sequence[int]) -> tuple[list[bytes], list[int]]:
+        """For each event the members and the outcome. This loop sees every event of a stream."""
+        known, unknown, no_key = self.versions.get, self.unknown, self.no_key
+        members: list[bytes] = []
+        outcomes: list[int] = []
+        for key, at in zip(keys, times, strict=True):
+            if key is None:
+                members.append(no_key)
+                outcomes.append(NO_KEY)
+                continue
+            history = known(key)
+            if history is not None:
+                place = bisect_right(history[0], at) - 1
+                found = history[1][place] if place >= 0 else None
+                if found is not None:
+                    members.append(found)
+                    outcomes.append(FOUND)
+                    continue
+            members.append(unknown)
+            outcomes.append(UNKNOWN)
+        return members, outcomes
 
 
 @dataclass(frozen=True)
@@ -46,50 +58,51 @@ class Enricher:
     """All that a worker needs for one enrichment."""
 
     name: str
+    version: str
     topic: str
     dead_letters: str  # empty: unknown keys are kept
     fields: tuple[str, ...]  # of the event, one for each lookup
     lookups: tuple[Lookup, ...]
-    names: tuple[bytes, ...]  # of the added members, in quotes
-    version: str = ""
-    plain_names: frozenset[str] = field(default_factory=frozenset)
+    added: frozenset[str]  # the names of the new members
 
-    def enriched(self, value: bytes, keys: Sequence[str | None], at: int) -> tuple[bytes, str]:
-        """The event with its new members, and whether every table knew it."""
-        parts, outcomes = [self._body(value)], set()
-        for lookup, key in zip(self.lookups, keys, strict=True):
-            members, outcome = lookup.members(key, at)
-            parts.append(members)
-            outcomes.add(outcome)
-        parts.append(b"}")
-        outcome = UNKNOWN if UNKNOWN in outcomes else NO_KEY if NO_KEY in outcomes else FOUND
-        return b"".join(parts), outcome
+    @property
+    def own_names(self) -> str:
+        """A regular expression for an event that may have members of these names itself."""
+        return f'"(?:{"|".join(re.escape(name) for name in sorted(self.added))})"'
 
-    def outcome(self, keys: Sequence[str | None], at: int) -> str:
-        return self.enriched(b"{}", keys, at)[1]
+    def tails(
+        self, keys: Sequence[Sequence[str | None]], times: Sequence[int]
+    ) -> tuple[list[bytes], list[int]]:
+        """How each event ends, and what became of its lookups; `keys` has a column for each table."""
+        tails, outcomes = self.lookups[0].members(keys[0], times)
+        for lookup, column in zip(self.lookups[1:], keys[1:], strict=True):
+            more, others = lookup.members(column, times)
+            tails = [a + b for a, b in zip(tails, more, strict=True)]
+            outcomes = [max(a, b) for a, b in zip(outcomes, others, strict=True)]
+        return tails, outcomes
 
-    def _body(self, value: bytes) -> bytes:
-        """The object without its closing brace, and without members of a name that is about to be added."""
-        if any(name in value for name in self.names):
-            value = _without(value, self.plain_names)
-        return value.rstrip()[:-1]
+    def trimmed(self, value: bytes) -> bytes:
+        """An event that ends with its brace, and has no members of the names that are to be added."""
+        members = list(_members(value.decode()))
+        if any(name in self.added for name, _ in members):
+            return f"{{{','.join(text for name, text in members if name not in self.added)}}}".encode()
+        return value.rstrip()
 
 
 def make_enricher(enrich: Enrich, tables: dict[str, Versions], version: str) -> Enricher:
-    lookups = tuple(_lookup(enrich, table.name, tables[table.name]) for table in enrich.tables)
+    names = [table.name for table in enrich.tables]
     return Enricher(
         enrich.name,
+        version,
         enrich.topic,
         enrich.dead_letters if enrich.unknown == "dead_letter" else "",
         tuple(table.on for table in enrich.tables),
-        lookups,
-        tuple(json.dumps(name).encode() for name in enrich.added),
-        version,
+        tuple(_lookup(enrich, name, tables[name], "}" if name == names[-1] else "") for name in names),
         frozenset(enrich.added),
     )
 
 
-def _lookup(enrich: Enrich, table: str, versions: Versions) -> Lookup:
+def _lookup(enrich: Enrich, table: str, versions: Versions, closing: str) -> Lookup:
     wanted = [(name, column) for name, (owner, column) in enrich.columns.items() if owner == table]
     places = [(json.dumps(name), versions.columns.index(column)) for name, column in wanted]
 
@@ -97,7 +110,7 @@ def _lookup(enrich: Enrich, table: str, versions: Versions) -> Lookup:
         if values is None:
             return None
         given = "".join(f",{name}:{json_text(values[place])}" for name, place in places)
-        return f'{given},"{table}_valid_from":{_instant(start)},"{table}_found":true'.encode()
+        return f'{given},"{table}_valid_from":{_instant(start)},"{table}_found":true{closing}'.encode()
 
     nothing = "".join(f",{name}:null" for name, _ in places) + f',"{table}_valid_from":null'
     return Lookup(
@@ -105,8 +118,8 @@ def _lookup(enrich: Enrich, table: str, versions: Versions) -> Lookup:
             key: (list(starts), [members(s, v) for s, v in zip(starts, versions.values[key], strict=True)])
             for key, starts in versions.starts.items()
         },
-        f'{nothing},"{table}_found":false'.encode(),
-        f'{nothing},"{table}_found":null'.encode(),
+        f'{nothing},"{table}_found":false{closing}'.encode(),
+        f'{nothing},"{table}_found":null{closing}'.encode(),
     )
 
 
@@ -116,14 +129,8 @@ def _instant(micros: int) -> str:
     return f'"{(_EPOCH + timedelta(microseconds=micros)).isoformat().replace("+00:00", "Z")}"'
 
 
-def _without(value: bytes, names: frozenset[str]) -> bytes:
-    """The object without some of its members; the others keep their bytes."""
-    text = value.decode()
-    kept = [member for name, member in _members(text) if name not in names]
-    return f"{{{','.join(kept)}}}".encode()
-
-
 def _members(text: str) -> Iterator[tuple[str, str]]:
+    """The names and the texts of an object's members."""
     at = _next(text, text.index("{") + 1)
     while text[at] != "}":
         name, colon = _DECODER.raw_decode(text, at)

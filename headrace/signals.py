@@ -14,6 +14,7 @@ from headrace.dimensions import Dimension
 from headrace.errors import AppError, UsageError
 from headrace.measures import Measure
 from headrace.metrics import NAME
+from headrace.models import Model
 from headrace.windows import MICROSECOND
 
 FeatureKind = Literal[
@@ -48,7 +49,7 @@ class Rule:
     version: str
 
 
-Scorer = Rule
+Scorer = Rule | Model
 Refuse = Callable[[str, str], AppError]
 
 

@@ -10,10 +10,15 @@ from headrace import (
     distinct,
     first_of,
     last_of,
+    model,
     quantiles,
+    rule,
     running,
+    seconds_since_last,
     sliding,
     sum_of,
+    table,
+    times_last,
     top,
     tumbling,
 )
@@ -335,6 +340,48 @@ app.pattern(
     topic=SUSPICIONS,
     message="{customer_id} in {region} left a large cart with {product_id} at the till",
     runbook="/runbooks/incident-alerts",
+)
+
+# Amounts are in the currency of the region; what a card does is compared in dollars.
+DOLLARS = (
+    "CAST(amount AS DOUBLE)"
+    " / CASE currency WHEN 'UZS' THEN 12600 WHEN 'KZT' THEN 480 WHEN 'KGS' THEN 87 ELSE 1 END"
+)
+
+app.signals(
+    "fraud",
+    of="payments",
+    key="card_hash",
+    where="event_type = 'payment_authorized'",
+    memory="5 minutes",
+    features={
+        "dollars": DOLLARS,
+        "payments_5m": count(),
+        "dollars_5m": sum_of(DOLLARS),
+        "regions_5m": distinct("region"),
+        "times_last_amount": times_last(DOLLARS),
+        "seconds_since_last": seconds_since_last(),
+        "level": "customers.level",
+    },
+    with_=table("customers", key="customer_id", file="dimensions/customers.csv"),
+    model=model("models/fraud.json", version="1"),
+    decision={"block": 0.9, "review": 0.5},
+    shadow=rule(
+        "CASE WHEN payments_5m >= 3 AND times_last_amount >= 10 THEN 1.0"
+        " WHEN payments_5m >= 3 OR regions_5m >= 2 THEN 0.6 ELSE 0.0 END",
+        version="velocity-1",
+    ),
+    activity_by="customer_id",
+    topic="fraud_signals.v1",
+    retain="7 days",
+)
+
+app.enrich(
+    "clickstream_enriched",
+    of="clickstream",
+    with_=table("products", key="product_id", file="dimensions/products.csv", types={"list_price": "number"}),
+    columns={"category": "products.category", "list_price": "products.list_price"},
+    topic="clickstream.enriched.v1",
 )
 
 # The dashboard, in this order.

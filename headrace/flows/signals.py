@@ -16,6 +16,7 @@ from headrace.errors import AppError, known_names
 from headrace.flows.features import NUMERIC, FeaturePlan, remembered
 from headrace.flows.taken import Want
 from headrace.gate.mask import plain_fields
+from headrace.models import load_model
 from headrace.signals import Feature, Rule, Scorer, Signals
 from headrace.views.expressions import fields_used, rendered
 from headrace.views.resolve import NUMBERS, PG_TYPES
@@ -166,8 +167,17 @@ def _column_type(signals: Signals, feature: Feature) -> str:
 
 
 def _check_scorer(resolved: ResolvedSignals, scorer: Scorer | None) -> None:
-    if scorer is not None:
+    if isinstance(scorer, Rule):
         resolved.score_sql(scorer)
+    elif scorer is not None:
+        for name in load_model(scorer).features:
+            what = f"signals '{resolved.signals.name}', model {scorer.file.name}"
+            where = resolved.signals.declared_at
+            if name not in resolved.types:
+                hint = known_names(name, resolved.types)
+                raise AppError(f"{what}: there is no feature '{name}'", where=where, hint=hint)
+            if resolved.types[name] in TEXTS and resolved.types[name] != "boolean":
+                raise AppError(f"{what}: the feature '{name}' is no number", where=where)
 
 
 def _value(feature: Feature, is_double: bool) -> str:

@@ -1,26 +1,20 @@
-"""Enriched events of an Arrow batch: their records, and how many had which outcome."""
+"""Enriched events of an Arrow batch: their bytes, and how many had which outcome."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.enricher import UNKNOWN, Enricher
+from headrace.enricher import OUTCOMES, UNKNOWN, Enricher
 from headrace.fates import ACCEPTED, Tally
 
-
-class EnrichedRecord(NamedTuple):
-    topic: str
-    partition: int
-    key: bytes | None
-    value: bytes
-    headers: list[tuple[str, Any]]
-    outcome: str
+Record = tuple[str, int, bytes | None, bytes, list[tuple[str, Any]]]  # topic, partition, key, value, headers
 
 
 def lookup_column(field: str) -> str:
@@ -32,39 +26,58 @@ def accepted_of(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch.filter(pc.equal(batch.column("fate"), pa.scalar(ACCEPTED, pa.int32())))
 
 
-def enriched_records(enricher: Enricher, accepted: pa.RecordBatch) -> Iterator[EnrichedRecord]:
-    """One record for each accepted event; an unknown one as it came, if it is for the dead letters."""
-    contract = ("headrace-contract", f"{enricher.name}:{enricher.version}".encode())
-    unknown = [{"code": "unknown_key", "field": name} for name in enricher.fields]
-    reasons = ("headrace-reasons", json.dumps(unknown).encode())
-    topic, dead_letters, enriched = enricher.topic, enricher.dead_letters, enricher.enriched
-    columns = (accepted.column(name).to_pylist() for name in ("partition", "key", "value", "source"))
-    rows = zip(*columns, _own_headers(accepted), _lookups(enricher, accepted), strict=True)
-    for partition, key, value, source, given, (keys, at) in rows:
-        made, outcome = enriched(value, keys, at)
-        about = [("headrace-source", source), contract]
-        if given:
-            about = [*((header["key"], header["value"]) for header in given), *about]
-        if outcome == UNKNOWN and dead_letters:
-            about.append(reasons)
-            yield EnrichedRecord(dead_letters, partition, key, value, about, outcome)
-        else:
-            yield EnrichedRecord(topic, partition, key, made, about, outcome)
+class EnrichedBatch:
+    """The accepted events of a batch with the columns of one enrichment."""
 
+    def __init__(self, enricher: Enricher, accepted: pa.RecordBatch) -> None:
+        self._enricher, self._accepted = enricher, accepted
+        keys = [accepted.column(lookup_column(name)).to_pylist() for name in enricher.fields]
+        times: list[Any] = accepted.column("event_time").to_pylist()
+        self._tails, self._outcomes = enricher.tails(keys, times)
 
-def count_enriched(enricher: Enricher, accepted: pa.RecordBatch) -> list[Tally]:
-    """What `enriched_records` would find, for events that are in the topic already."""
-    partitions = accepted.column("partition").to_pylist()
-    found = zip(partitions, _lookups(enricher, accepted), strict=True)
-    return tallies_of(enricher, Counter((p, enricher.outcome(keys, at)) for p, (keys, at) in found))
+    def records(self) -> Iterator[Record]:
+        """One for each event; an unknown one as it came, if it is for the dead letters."""
+        enricher, accepted = self._enricher, self._accepted
+        contract = ("headrace-contract", f"{enricher.name}:{enricher.version}".encode())
+        unknown = [{"code": "unknown_key", "field": name} for name in enricher.fields]
+        reasons = ("headrace-reasons", json.dumps(unknown).encode())
+        topic, dead_letters = enricher.topic, enricher.dead_letters
+        partitions, keys, sources = (accepted.column(n).to_pylist() for n in ("partition", "key", "source"))
+        about_each = (partitions, keys, sources, _own_headers(accepted))
+        rows = zip(*about_each, self._values(), self._tails, self._outcomes, strict=True)
+        for place, (partition, key, source, given, value, tail, outcome) in enumerate(rows):
+            about = [("headrace-source", source), contract]
+            if given:
+                about = [*((header["key"], header["value"]) for header in given), *about]
+            if outcome == UNKNOWN and dead_letters:
+                original: Any = accepted.column("value")[place].as_py()
+                yield dead_letters, partition, key, original, [*about, reasons]
+            else:
+                yield topic, partition, key, value[:-1] + tail, about
 
+    def tallies(self) -> list[Tally]:
+        partitions = self._accepted.column("partition").to_numpy(zero_copy_only=False)
+        labels = np.asarray(self._outcomes, dtype=np.int64) + partitions.astype(np.int64) * len(OUTCOMES)
+        found = Counter(dict(zip(*(x.tolist() for x in np.unique(labels, return_counts=True)), strict=True)))
+        return [
+            Tally(
+                label // len(OUTCOMES),
+                enriched={f"{self._enricher.name}:{OUTCOMES[label % len(OUTCOMES)]}": count},
+            )
+            for label, count in found.items()
+        ]
 
-def tallies_of(enricher: Enricher, outcomes: Mapping[tuple[Any, str], int]) -> list[Tally]:
-    """From how often which outcome in which partition."""
-    return [
-        Tally(partition, enriched={f"{enricher.name}:{outcome}": count})
-        for (partition, outcome), count in outcomes.items()
-    ]
+    def _values(self) -> Sequence[Any]:
+        """The events, each with its brace at the end and none of the new names; nearly all are so already."""
+        column = self._accepted.column("value")
+        values: list[Any] = column.to_pylist()
+        sound = pc.and_(
+            pc.ends_with(column, "}"),
+            pc.invert(pc.match_substring_regex(column, self._enricher.own_names)),
+        )
+        for place in np.flatnonzero(~sound.to_numpy(zero_copy_only=False)):
+            values[place] = self._enricher.trimmed(values[place])
+        return values
 
 
 def _own_headers(batch: pa.RecordBatch) -> Iterable[Any]:
@@ -72,9 +85,3 @@ def _own_headers(batch: pa.RecordBatch) -> Iterable[Any]:
     if "headers" not in batch.schema.names or batch.column("headers").null_count == batch.num_rows:
         return [None] * batch.num_rows
     return batch.column("headers").to_pylist()
-
-
-def _lookups(enricher: Enricher, batch: pa.RecordBatch) -> Iterable[tuple[Any, Any]]:
-    """What the tables are asked with, and the time of each event."""
-    asked = zip(*(batch.column(lookup_column(name)).to_pylist() for name in enricher.fields), strict=True)
-    return zip(asked, batch.column("event_time").to_pylist(), strict=True)

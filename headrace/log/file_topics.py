@@ -22,7 +22,7 @@ from headrace.contracts.model import Contract
 from headrace.enricher import Enricher
 from headrace.fates import ACCEPTED, LATE, REJECTED, Tally
 from headrace.log.arrivals import fields_of, instant_of
-from headrace.log.enriched import accepted_of, enriched_records, tallies_of
+from headrace.log.enriched import EnrichedBatch, accepted_of
 from headrace.log.file_source import BatchFile
 from headrace.log.publish import Enriching, lookup_columns
 from headrace.log.publish_task import count_fates
@@ -87,11 +87,10 @@ class FileTopics:
         tallies = []
         for part in judged.sort_by("line").to_batches():
             for enricher in self._enriching.enrichers():
-                outcomes: Counter[tuple[int, str]] = Counter()
-                for record in enriched_records(enricher, accepted_of(part)):
-                    self._topic(record.topic).write(record.value + b"\n")
-                    outcomes[record.partition, record.outcome] += 1
-                tallies += tallies_of(enricher, outcomes)
+                enriched = EnrichedBatch(enricher, accepted_of(part))
+                for topic, _, _, value, _ in enriched.records():
+                    self._topic(topic).write(value + b"\n")
+                tallies += enriched.tallies()
         return tallies
 
     def _topic(self, topic: str) -> IO[bytes]:

@@ -9,7 +9,6 @@ import base64
 import json
 import os
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ from pyspark import TaskContext
 from headrace.crash import crash_point
 from headrace.enricher import Enricher
 from headrace.fates import ACCEPTED, LATE, REJECTED, Tally, by_partition, latest
-from headrace.log.enriched import accepted_of, count_enriched, enriched_records, tallies_of
+from headrace.log.enriched import EnrichedBatch, accepted_of
 from headrace.log.markers import NoAnswer, confirm, group_metadata, marker_reader, within
 from headrace.log.slots import Slot
 
@@ -140,15 +139,14 @@ class Sink:
 
     def _send_enriched(self, enricher: Enricher, batch: pa.RecordBatch, headers: _Headers) -> list[Tally]:
         produce, clock = self.producer.produce, headers.clock
-        outcomes: Counter[tuple[int, str]] = Counter()
-        for topic, partition, key, value, about, outcome in enriched_records(enricher, batch):
-            outcomes[partition, outcome] += 1
+        enriched = EnrichedBatch(enricher, batch)
+        for topic, partition, key, value, about in enriched.records():
             about.append(clock[partition])
             try:
                 produce(topic, value, key, partition, headers=about)
             except BufferError:
                 self._produce_slowly(topic, value, key, partition, about)
-        return tallies_of(enricher, outcomes)
+        return enriched.tallies()
 
     def _send_common(self, plan: TaskPlan, batch: pa.RecordBatch, headers: _Headers) -> None:
         """Accepted records without headers of their own: nearly all, so nothing here is done twice."""
@@ -289,7 +287,7 @@ def _counted(plan: TaskPlan, batch: pa.RecordBatch) -> list[Tally]:
     tallies = count_fates(batch)
     if plan.enrichers is not None:
         accepted = accepted_of(batch)
-        tallies += [t for enricher in plan.enrichers.value for t in count_enriched(enricher, accepted)]
+        tallies += [t for e in plan.enrichers.value for t in EnrichedBatch(e, accepted).tallies()]
     return tallies
 
 

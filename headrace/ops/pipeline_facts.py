@@ -14,6 +14,7 @@ from headrace.errors import ServiceError
 from headrace.log.lag import LagReader, PartitionLag
 from headrace.ops.load import LoadedApp
 from headrace.ops.pipeline_flows import FlowFacts, flow_facts
+from headrace.ops.signal_facts import SignalFacts, signal_facts
 from headrace.store.alert_export import waiting_events
 from headrace.store.connection import Connection, Store
 from headrace.store.reports import Report, read_reports
@@ -70,6 +71,7 @@ class PipelineFacts:
     waiting: dict[str, int] = field(default_factory=dict)  # results that have not left the store, by outbox
     problems: list[str] = field(default_factory=list)
     flows: list[FlowFacts] = field(default_factory=list)
+    signals: SignalFacts = field(default_factory=SignalFacts)
 
 
 class FactReader:
@@ -150,6 +152,7 @@ class FactReader:
             "incidents": _open_incidents(connection, app),
             "waiting": _waiting(connection, app, queries),
             "flows": flow_facts(connection, queries),
+            "signals": signal_facts(connection, app),
         }
         return found, others
 

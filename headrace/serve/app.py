@@ -18,6 +18,7 @@ from headrace.serve import (
     routes_panels,
     routes_pipeline,
     routes_sessions,
+    routes_signals,
     routes_trouble,
 )
 from headrace.serve.access import Tokens
@@ -29,7 +30,7 @@ from headrace.serve.serving import make_serving
 
 ROUTES = (
     *(routes_metrics, routes_pipeline, routes_trouble, routes_accounts),
-    *(routes_joins, routes_sessions, routes_live, routes_panels, pages),
+    *(routes_joins, routes_sessions, routes_signals, routes_live, routes_panels, pages),
 )
 
 

@@ -111,6 +111,7 @@ def samples(facts: PipelineFacts) -> Iterator[Sample]:
         yield "headrace_incidents_open", (facts.app, alert, severity), count
     for outbox, count in facts.waiting.items():
         yield "headrace_outbox_waiting", (facts.app, outbox), count
+    yield from _signals(facts)
     for source in facts.sources:
         mine = (facts.app, source.contract.name)
         yield from _log(source, mine)
@@ -118,6 +119,17 @@ def samples(facts: PipelineFacts) -> Iterator[Sample]:
         yield from _engine(source, mine, facts)
         yield from _partitions(source, mine, facts)
         yield from _metrics(source, mine)
+
+
+def _signals(facts: PipelineFacts) -> Iterator[Sample]:
+    for (signals, decision), count in facts.signals.decisions.items():
+        yield "headrace_signals_total", (facts.app, signals, decision), count
+    for (enrich, outcome), count in facts.signals.outcomes.items():
+        yield "headrace_enriched_total", (facts.app, enrich, outcome), count
+    for name, table in facts.signals.tables.items():
+        yield "headrace_table_rows", (facts.app, name), table.rows
+        yield "headrace_table_loaded_timestamp_seconds", (facts.app, name), table.loaded_at.timestamp()
+        yield "headrace_table_up", (facts.app, name), float(not table.problem)
 
 
 def _log(source: SourceFacts, mine: Labels) -> Iterator[Sample]:

@@ -119,6 +119,21 @@ NAMES = (
     MetricName("headrace_latency_slo_seconds", "gauge", _SOURCE, "promised latency of 99 of 100 records"),
     MetricName("headrace_error_rate_slo_ratio", "gauge", _SOURCE, "promised largest share of rejections"),
     MetricName(
+        "headrace_signals_total", "counter", ("app", "signals", "decision"), "scored events by decision"
+    ),
+    MetricName(
+        "headrace_enriched_total",
+        *("counter", ("app", "enrich", "outcome")),
+        "enriched events: `found`, `unknown` to a table, or with `no_key` to ask with",
+    ),
+    MetricName("headrace_table_rows", "gauge", ("app", "table"), "versions in a table of enrichment"),
+    MetricName(
+        "headrace_table_loaded_timestamp_seconds",
+        *("gauge", ("app", "table")),
+        "when the table that is in use was read; older than its last change means stale",
+    ),
+    MetricName("headrace_table_up", "gauge", ("app", "table"), "0 while a change of a table cannot be read"),
+    MetricName(
         "headrace_incidents_open", "gauge", ("app", "alert", "severity"), "open incidents of declared alerts"
     ),
     MetricName(

@@ -299,6 +299,92 @@ class Unmatched(Shape):
     next: Next
 
 
+class SignalSet(Shape):
+    name: str = Field(examples=["fraud"])
+    source: str = Field(examples=["payments"])
+    key: str = Field(examples=["card_hash"])
+    features: dict[str, str] = Field(examples=[{"payments_5m": "count"}])
+    decisions: dict[str, float] = Field(description="Thresholds.", examples=[{"block": 0.9}])
+    version: str
+    shadow_version: str | None
+    topic: str
+    counts: dict[str, int] = Field(examples=[{"allow": 812, "block": 3}])
+
+
+class SignalSets(Shape):
+    items: list[SignalSet]
+    next: None = None
+
+
+class SignalRow(Shape):
+    id: str = Field(examples=["fraud:01J8ZQ7A0C4D9TZV5E2H8N6RKP"])
+    event_id: str
+    partition: Count
+    offset: Count
+    event_time: datetime
+    log_time: datetime | None
+    labels: dict[str, str | None]
+    features: dict[str, Any]
+    complete: bool = Field(description="False: an event so old that some of its past was forgotten.")
+    score: float | None
+    decision: str = Field(examples=["block"])
+    version: str
+    shadow_score: float | None
+    shadow_decision: str | None
+    shadow_version: str | None
+    scored_at: datetime
+
+
+class SignalRows(Shape):
+    items: list[SignalRow]
+    next: Next
+
+
+class ActivityRow(Shape):
+    key: str
+    suspicious: Count
+    first_time: datetime
+    last_time: datetime
+
+
+class Activity(Shape):
+    items: list[ActivityRow]
+    next: Next
+    by: str = Field(examples=["customer_id"])
+
+
+class Compared(Shape):
+    version: str
+    shadow_version: str
+    decision: str
+    shadow_decision: str
+    events: Count
+    mean_difference: float | None
+    largest_difference: float | None
+
+
+class Comparison(Shape):
+    items: list[Compared]
+    events: Count
+    agreement: float | None
+
+
+class EnrichedStream(Shape):
+    name: str = Field(examples=["clickstream_enriched"])
+    source: str
+    topic: str
+    unknown: str
+    columns: dict[str, str] = Field(examples=[{"category": "products.category"}])
+    counts: dict[str, int]
+    hit_rate: float | None
+    tables: list[dict[str, Any]]
+
+
+class Enrichments(Shape):
+    items: list[EnrichedStream]
+    next: None = None
+
+
 class Check(Shape):
     name: str = Field(examples=["store"])
     status: Literal["ok", "degraded", "down"]

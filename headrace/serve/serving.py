@@ -23,6 +23,7 @@ from headrace.serve.metric_tables import MetricTables
 from headrace.serve.metric_versions import MetricVersions
 from headrace.serve.pipeline import PipelineFeed
 from headrace.serve.session_rows import SessionRows
+from headrace.serve.signals import SignalPages
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class Serving:
     audits: Audits
     alerts: Alerts
     joins: Joins
+    signals: SignalPages
     view: PipelineView
     pipeline: PipelineFeed
     hub: Hub
@@ -79,6 +81,7 @@ def make_serving(loaded: LoadedApp, connections: Connections, tokens: Tokens | N
         Audits(loaded, connections),
         Alerts(database, loaded.name),
         Joins(loaded, database, access),
+        SignalPages(loaded, database),
         view,
         pipeline,
         Hub(loaded, connections.store_url, database, tables, pipeline),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -172,3 +173,20 @@ class Dimensions:
                 hint=f"the first is at {found.dimension.declared_at}",
             )
         return found
+
+
+def note_tables(connection: Connection, app: str, tables: Iterable[LiveDimension]) -> None:
+    """For those who watch: which versions are in use, and whether a change could not be read."""
+    with connection.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO headrace.dimensions VALUES (%s, %s, %s, %s, %s, now(), %s)"
+            " ON CONFLICT (app, name) DO UPDATE SET place = excluded.place, rows = excluded.rows,"
+            " loaded_at = excluded.loaded_at, checked_at = excluded.checked_at, problem = excluded.problem",
+            [
+                (
+                    *(app, live.dimension.name, live.dimension.place),
+                    *(live.current().rows, live.loaded_at, live.problem),
+                )
+                for live in sorted(tables, key=lambda live: live.dimension.name)
+            ],
+        )

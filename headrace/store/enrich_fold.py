@@ -13,33 +13,9 @@ from headrace.enrich import Enrich, enriched_contract
 from headrace.enricher import OUTCOMES
 from headrace.gate.ledger import Batch
 from headrace.store.connection import Connection
-from headrace.store.dimensions import Dimensions
+from headrace.store.dimensions import Dimensions, note_tables
 from headrace.store.outbox import account
 from headrace.store.source_accounts import Watermarks
-
-STATEMENTS = (
-    """
-    CREATE TABLE IF NOT EXISTS headrace.enrich_totals (
-        app text NOT NULL,
-        enrich text NOT NULL,
-        outcome text NOT NULL,
-        count bigint NOT NULL,
-        PRIMARY KEY (app, enrich, outcome)
-    )
-    """,
-    """
-    CREATE TABLE IF NOT EXISTS headrace.dimensions (
-        app text NOT NULL,
-        name text NOT NULL,
-        place text NOT NULL,
-        rows bigint NOT NULL,
-        loaded_at timestamptz NOT NULL,
-        checked_at timestamptz NOT NULL,
-        problem text NOT NULL,
-        PRIMARY KEY (app, name)
-    )
-    """,
-)
 
 
 class EnrichFold:
@@ -52,8 +28,7 @@ class EnrichFold:
         self._tables = [dimensions.live(table) for table in enrich.tables]
 
     def prepare(self, connection: Connection, watermarks: Watermarks) -> None:
-        for statement in STATEMENTS:
-            connection.execute(statement)
+        note_tables(connection, self._app, self._tables)
 
     def merge(
         self, connection: Connection, batch: Batch, part: Mapping[str, int], before: Watermarks
@@ -67,19 +42,7 @@ class EnrichFold:
                 " ON CONFLICT (app, enrich, outcome) DO UPDATE SET count = known.count + excluded.count",
                 [(self._app, self._enrich.name, outcome, part.get(outcome, 0)) for outcome in OUTCOMES],
             )
-            cursor.executemany(
-                "INSERT INTO headrace.dimensions VALUES (%s, %s, %s, %s, %s, now(), %s)"
-                " ON CONFLICT (app, name) DO UPDATE SET place = excluded.place, rows = excluded.rows,"
-                " loaded_at = excluded.loaded_at, checked_at = excluded.checked_at,"
-                " problem = excluded.problem",
-                [
-                    (
-                        *(self._app, live.dimension.name, live.dimension.place),
-                        *(live.current().rows, live.loaded_at, live.problem),
-                    )
-                    for live in self._tables
-                ],
-            )
+        note_tables(connection, self._app, self._tables)
 
     def advance(self, connection: Connection, before: Watermarks, after: Watermarks, part: Any) -> None:
         """Nothing waits here."""

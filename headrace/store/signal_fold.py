@@ -16,7 +16,7 @@ from headrace.flows.taken import Taken, TakenRow
 from headrace.gate.ledger import Batch
 from headrace.signals import ALLOW, Feature
 from headrace.store.connection import Connection
-from headrace.store.dimensions import Dimensions
+from headrace.store.dimensions import Dimensions, note_tables
 from headrace.store.outbox import account, open_lane, put
 from headrace.store.signal_export import export, record_of
 from headrace.store.signal_scores import STAGED, Scores
@@ -64,6 +64,7 @@ class SignalFold:
             *(connection, self._query, batch.batch_id, self._resolved.fold, SIDE),
             (accepted, len(part.rows), len(late)),
         )
+        note_tables(connection, self._app, self._tables.values())
         if not part.rows:
             return
         new = [self._arrived(row) for row in part.rows]

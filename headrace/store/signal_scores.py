@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import psycopg
 from psycopg import sql
 
 from headrace.errors import AppError
 from headrace.flows.signals import ResolvedSignals
+from headrace.models import Model, load_model
+from headrace.signals import Rule
 from headrace.store.connection import Connection
 from headrace.store.signal_tables import columns_sql
 
+FEATURES_FROM = 7  # what comes before the labels in a row
 STAGED = sql.Identifier("signals_staged")
 
 
@@ -21,6 +26,14 @@ class Scores:
 
     def __init__(self, resolved: ResolvedSignals) -> None:
         self._resolved, self._signals = resolved, resolved.signals
+        scorers = {"score": self._signals.scorer, "shadow_score": self._signals.shadow}
+        self._rules = {column: s for column, s in scorers.items() if isinstance(s, Rule)}
+        self._models = {column: load_model(s) for column, s in scorers.items() if isinstance(s, Model)}
+        names = list(self._signals.features)
+        self._places = {
+            column: [FEATURES_FROM + len(self._signals.labels) + names.index(f) for f in loaded.features]
+            for column, loaded in self._models.items()
+        }
 
     def check(self, connection: Connection) -> None:
         """Raises AppError for an expression that Postgres does not understand."""
@@ -51,8 +64,9 @@ class Scores:
         )
         columns = (
             *("__n", "id", "event_id", "partition", "offset", "event_time", "log_time"),
-            *(*self._signals.labels, *self._signals.features, "complete"),
+            *(*self._signals.labels, *self._signals.features, "complete", *self._models),
         )
+        scores = [self._scores_of(column, rows) for column in self._models]
         with (
             connection.cursor() as cursor,
             cursor.copy(
@@ -61,17 +75,31 @@ class Scores:
                 )
             ) as copy,
         ):
-            for row in rows:
-                copy.write_row(row)
+            for n, row in enumerate(rows):
+                copy.write_row((*row, *(column[n] for column in scores)))
 
     def _score(self, connection: Connection, count: int) -> None:
-        for column, scorer in (("score", self._signals.scorer), ("shadow_score", self._signals.shadow)):
-            if scorer is not None:
-                formula = sql.SQL(self._resolved.score_sql(scorer))
-                statement = sql.SQL("UPDATE {} SET {} = {} WHERE __n >= %s AND __n < %s").format(
-                    STAGED, sql.Identifier(column), formula
-                )
-                _evaluate(connection, statement, 0, count)
+        for column, rule in self._rules.items():
+            statement = sql.SQL("UPDATE {} SET {} = {} WHERE __n >= %s AND __n < %s").format(
+                STAGED, sql.Identifier(column), sql.SQL(self._resolved.score_sql(rule))
+            )
+            _evaluate(connection, statement, 0, count)
+
+    def _scores_of(self, column: str, rows: Sequence[tuple[Any, ...]]) -> list[float | None]:
+        """What a model says, of all rows at once; a score that is no number is none."""
+        if not rows:
+            return []
+        places = self._places[column]
+        matrix = np.array([[_number(row[place]) for place in places] for row in rows], dtype=float)
+        found = self._models[column].score(matrix)
+        return [float(score) if math.isfinite(score) else None for score in found]
+
+
+def _number(value: Any) -> float:
+    """Features are numbers, or the texts of numbers and truths."""
+    if value is None:
+        return math.nan
+    return {"true": 1.0, "false": 0.0}[value] if value in ("true", "false") else float(value)
 
 
 def _evaluate(connection: Connection, statement: sql.Composed, start: int, end: int) -> None:

@@ -23,16 +23,6 @@ STATEMENTS = (
         PRIMARY KEY (app, signals)
     )
     """,
-    # How many of each decision there have been, for counters: rows of the table itself are forgotten.
-    """
-    CREATE TABLE IF NOT EXISTS headrace.signal_totals (
-        app text NOT NULL,
-        signals text NOT NULL,
-        decision text NOT NULL,
-        count bigint NOT NULL,
-        PRIMARY KEY (app, signals, decision)
-    )
-    """,
 )
 
 
