@@ -135,7 +135,7 @@ def _show(audit: dict[str, Any], output: Path) -> None:
 
     from headrace.gate.reasons import REASONS
     from headrace.ops.simulate import COUNTS
-    from headrace.store.metric_fold import COUNTS as METRIC_COUNTS
+    from headrace.store.metric_export import COUNTS as METRIC_COUNTS
 
     console = Console(highlight=False, soft_wrap=True)
     table = Table("source", box=box.SIMPLE_HEAD)

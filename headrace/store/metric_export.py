@@ -14,6 +14,7 @@ from headrace.metrics import Metric
 from headrace.store.connection import Connection
 from headrace.store.metric_tables import key_columns, table_name
 
+COUNTS = ("accepted", "counted", "filtered", "late")
 LATE = (
     *("event_id", "partition", "offset", "event_time", "window_start", "window_end"),
     *("clock", "late_by", "reason"),
@@ -39,6 +40,16 @@ def export(connection: Connection, app: str, metric: Metric, folder: Path) -> in
     write_csv(folder / f"{metric.name}.csv", columns, rows)
     export_late(connection, app, metric.name, folder)
     return len(rows)
+
+
+def export_counts(connection: Connection, query: str, name: str) -> dict[str, int]:
+    """What became of the accepted events, as the ledger says."""
+    sums = connection.execute(
+        "SELECT sum(accepted)::bigint, sum(counted)::bigint, sum(filtered)::bigint, sum(late)::bigint"
+        " FROM headrace.metric_ledger WHERE query = %s AND metric = %s",
+        (query, name),
+    ).fetchone()
+    return {count: value or 0 for count, value in zip(COUNTS, sums or (), strict=True)}
 
 
 def export_late(connection: Connection, app: str, name: str, folder: Path) -> None:

@@ -8,14 +8,12 @@ from typing import Any
 from headrace.gate.ledger import Batch
 from headrace.store.alert_accounts import AlertAccounts
 from headrace.store.connection import Connection
-from headrace.store.metric_export import export
+from headrace.store.metric_export import export, export_counts
 from headrace.store.metric_merge import MetricStore
 from headrace.store.metric_tables import STATEMENTS, define
 from headrace.store.source_accounts import Watermarks
 from headrace.views.panes import Panes
 from headrace.views.resolve import ResolvedMetric
-
-COUNTS = ("accepted", "counted", "filtered", "late")
 
 
 class MetricFold:
@@ -61,13 +59,7 @@ class MetricFold:
         for resolved in self._metrics:
             name = resolved.metric.name
             rows = export(connection, self._app, resolved.metric, folder)
-            sums = connection.execute(
-                "SELECT sum(accepted)::bigint, sum(counted)::bigint, sum(filtered)::bigint,"
-                " sum(late)::bigint FROM headrace.metric_ledger WHERE query = %s AND metric = %s",
-                (self._query, name),
-            ).fetchone()
-            counts = dict(zip(COUNTS, sums or (), strict=True))
-            found[name] = {"rows": rows, **{key: value or 0 for key, value in counts.items()}}
+            found[name] = {"rows": rows, **export_counts(connection, self._query, name)}
         return found
 
     def _account(self, connection: Connection, batch_id: int, panes: list[Panes]) -> None:

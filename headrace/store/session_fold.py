@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.gate.ledger import Batch
 from headrace.store.connection import Connection
+from headrace.store.metric_export import export_counts
 from headrace.store.metric_tables import STATEMENTS
 from headrace.store.session_export import export
 from headrace.store.session_late import write_late
@@ -15,8 +16,6 @@ from headrace.store.session_merge import SessionStore
 from headrace.store.session_tables import define
 from headrace.store.source_accounts import Watermarks
 from headrace.views.session_pieces import Pieces, ResolvedSessions
-
-COUNTS = ("accepted", "counted", "filtered", "late")
 
 
 class SessionFold:
@@ -60,11 +59,5 @@ class SessionFold:
         for resolved in self._resolved:
             name = resolved.sessions.name
             rows = export(connection, self._app, resolved.sessions, folder)
-            sums = connection.execute(
-                "SELECT sum(accepted)::bigint, sum(counted)::bigint, sum(filtered)::bigint,"
-                " sum(late)::bigint FROM headrace.metric_ledger WHERE query = %s AND metric = %s",
-                (self._query, name),
-            ).fetchone()
-            counts = dict(zip(COUNTS, sums or (), strict=True))
-            found[name] = {"rows": rows, **{key: value or 0 for key, value in counts.items()}}
+            found[name] = {"rows": rows, **export_counts(connection, self._query, name)}
         return found
