@@ -136,9 +136,18 @@ def as_object(facts: PipelineFacts) -> dict[str, Any]:
         "flows": [
             flow_object(flow, {s.query: s.contract.name for s in facts.sources}) for flow in facts.flows
         ],
+        "signals": _signals(facts),
         "engine": engine,
         "problems": facts.problems,
     }
+
+
+def _signals(facts: PipelineFacts) -> dict[str, dict[str, int]]:
+    """How many of each decision there have been, by the name of the signals."""
+    found: dict[str, dict[str, int]] = {}
+    for (name, decision), count in facts.signals.decisions.items():
+        found.setdefault(name, {})[decision] = count
+    return found
 
 
 def _source(facts: SourceFacts, now: datetime) -> dict[str, Any]:

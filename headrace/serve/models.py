@@ -408,9 +408,23 @@ class SourceNow(Shape):
     unaccounted: int
 
 
+class FlowSide(Shape):
+    flow: str = Field(examples=["order_paid"])
+    side: str = Field(examples=["left"], description="Empty where a flow has one side only.")
+    source: str
+    taken: Count
+    matched: Count
+    unmatched: Count
+    pending: Count
+    late: Count
+    bytes: int | None = Field(description="Size of the table in which events wait.")
+
+
 class Pipeline(Shape):
     at: datetime
     sources: list[SourceNow]
+    flows: list[FlowSide]
+    signals: dict[str, dict[str, int]] = Field(examples=[{"fraud": {"allow": 812, "block": 3}}])
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:

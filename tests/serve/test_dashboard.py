@@ -257,6 +257,22 @@ def test_a_leak_and_an_absent_engine_are_the_first_thing_one_reads(tab: Tab, sho
     tab.wait("() => !document.querySelector('[data-verdict=pipeline]').innerText.includes('Down')")
 
 
+def test_what_flows_made_of_their_events_is_shown(tab: Tab, shop: Shop) -> None:
+    flows = tab.page.locator("article", has=tab.page.get_by_role("heading", name="Flows", exact=True))
+    assert not flows.is_visible(), "an app without flows has no panel of them"
+    with psycopg.connect(shop.connections.store_url) as connection:
+        connection.execute(
+            "INSERT INTO headrace.flow_sides (query, flow, side, first_batch, taken, matched, unmatched,"
+            " late) VALUES ('turanmart.dashboard_payments', 'order_paid', 'right', 0, 1234, 1200, 20, 4)"
+        )
+        connection.execute("INSERT INTO headrace.signal_totals VALUES ('turanmart', 'fraud', 'block', 3)")
+        announce(connection, "turanmart.dashboard_payments")
+    tab.wait("() => document.querySelector('#pipeline-panels').innerText.includes('order_paid, right')")
+    cells = flows.locator("tbody tr").first.locator("th, td").all_inner_texts()
+    assert cells == ["order_paid, right", "dashboard_payments", "1,234", "1,200", "20", "10", "4", "–"]
+    assert "fraud: block 3" in flows.inner_text()
+
+
 def test_a_dropped_connection_recovers_without_a_gap(tab: Tab, shop: Shop, screenshots: Path) -> None:
     before = tab.page.get_attribute(CHART, "aria-valuetext")
     shop.stop()

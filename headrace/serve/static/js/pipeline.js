@@ -3,6 +3,7 @@
 import { age } from "./format.js";
 import { redraw, serverNow } from "./frame.js";
 import { Flow } from "./flow.js";
+import { Flows } from "./flows.js";
 import { Partitions } from "./partitions.js";
 import { isLagging, Sources } from "./sources.js";
 import { Timings } from "./timings.js";
@@ -19,7 +20,9 @@ export class Pipeline {
     this.timings = new Timings();
     this.sources = new Sources((name) => this.choose(name));
     this.partitions = new Partitions();
-    this.panels = [this.flow, this.timings, this.sources, this.partitions].map((part) => part.panel);
+    this.flows = new Flows();
+    const parts = [this.flow, this.timings, this.sources, this.partitions, this.flows];
+    this.panels = parts.map((part) => part.panel);
     this.roots = this.panels.map((panel) => panel.root);
   }
 
@@ -57,6 +60,7 @@ export class Pipeline {
     this.sources.draw(all, this.chosen);
     this.partitions.draw(shown);
     this.timings.draw(shown);
+    this.flows.draw(this.now.flows ?? [], this.now.signals ?? {});
     this.tick();
   }
 
@@ -75,5 +79,6 @@ export class Pipeline {
     this.sources.panel.freshness(text, level, unstable ? "restart-storms" : "growing-lag");
     this.partitions.panel.freshness(text, hot ? "warn" : well, hot ? "hot-partitions" : "growing-lag");
     this.timings.panel.freshness(text, well, "failing-checkpoints");
+    this.flows.panel.freshness(text, well, "growing-state");
   }
 }
