@@ -84,7 +84,9 @@ class SourceAccounts:
             "ingestion": latest(before.get("ingestion"), arrival_watermark_of(pulses, self._idle)),
         }
         for name, part in parts.items():
-            self.folds[name].merge(connection, batch, part, before)
+            # What an attempt before a restart published may no longer be declared.
+            if name in self.folds:
+                self.folds[name].merge(connection, batch, part, before)
         self._move(connection, after, datetime.now(UTC))
         for name, fold in self.folds.items():
             fold.advance(connection, before, after, parts.get(name))
