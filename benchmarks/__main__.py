@@ -31,6 +31,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=2, help="measured rounds; the fastest of each counts")
     parser.add_argument("--trigger-seconds", type=float, default=30.0, help="length of the trigger test")
     parser.add_argument("--metrics", action="store_true", help="also with one and ten metrics of TuranMart")
+    parser.add_argument("--sessions", action="store_true", help="also with the sessions of TuranMart")
     parser.add_argument("--memory", default="2g", help="memory of the Spark driver")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args()
@@ -65,6 +66,9 @@ def measure(options: argparse.Namespace, bench: GateBench) -> dict[str, object]:
             "gate + 10 metrics": lambda n: bench.gate(n, publish=True, metrics=ten),
             "gate + 10 metrics, not published": lambda n: bench.gate(n, publish=False, metrics=ten),
         }
+    if options.sessions:
+        visits = load_app(TURANMART).sessions_of("clickstream")
+        ways["gate + sessions"] = lambda n: bench.gate(n, publish=True, sessions=visits)
     for name, run in ways.items():
         run(name)  # the JVM compiles while it runs: the first round only warms it up
     best: dict[str, Result] = {}

@@ -26,6 +26,7 @@ from headrace.log.record import Record
 from headrace.log.topics import ensure_topics
 from headrace.metrics import Metric
 from headrace.ops.gate_query import GateQuery
+from headrace.sessions import Sessions
 from headrace.store.connection import Store
 
 CONTRACT = Path(__file__).parents[1] / "apps" / "turanmart" / "contracts" / "clickstream.yaml"
@@ -89,9 +90,17 @@ class GateBench:
         net = sum(p.durationMs["triggerExecution"] for p in query.recentProgress) / 1000
         return Result(name, self.events, net, meter.reading)
 
-    def gate(self, name: str, *, publish: bool, metrics: Sequence[Metric] = ()) -> Result:
+    def gate(
+        self,
+        name: str,
+        *,
+        publish: bool,
+        metrics: Sequence[Metric] = (),
+        sessions: Sequence[Sessions] = (),
+    ) -> Result:
         run = uuid.uuid4().hex[:8]
-        gate = self._query(run, Source(self.contract.name, publish=publish, max_batch=BATCH), metrics)
+        source = Source(self.contract.name, publish=publish, max_batch=BATCH)
+        gate = self._query(run, source, Declared(tuple(metrics), sessions=tuple(sessions)))
         with Meter(self._services) as meter:
             query = gate.start(available_now=True)
             query.awaitTermination()
@@ -103,7 +112,7 @@ class GateBench:
 
         The gate remembers the ids of `events` from before: forgetting looks at each of them in every batch.
         """
-        gate = self._query(uuid.uuid4().hex[:8], Source(self.contract.name), metrics)
+        gate = self._query(uuid.uuid4().hex[:8], Source(self.contract.name), Declared(tuple(metrics)))
         query = gate.start()
         while query.lastProgress is None or query.status["isDataAvailable"]:
             time.sleep(0.1)
@@ -118,7 +127,7 @@ class GateBench:
         gate.stop()
         return median(durations)
 
-    def _query(self, run: str, source: Source, metrics: Sequence[Metric] = ()) -> GateQuery:
+    def _query(self, run: str, source: Source, declared: Declared) -> GateQuery:
         return GateQuery(
             self.spark,
             f"bench_{run}",
@@ -128,7 +137,7 @@ class GateBench:
             checkpoints=self._checkpoint(),
             slots=self.folder / "slots",
             salt="bench",
-            declared=Declared(tuple(metrics)),
+            declared=declared,
         )
 
     def _checkpoint(self) -> str:
