@@ -36,6 +36,7 @@ def main() -> None:
     parser.add_argument("--joins", action="store_true", help="also with a join of few and of most events")
     parser.add_argument("--patterns", action="store_true", help="also with five patterns")
     parser.add_argument("--enrich", action="store_true", help="also with a table of 100,000 rows")
+    parser.add_argument("--sessions", action="store_true", help="also with the sessions of TuranMart")
     parser.add_argument("--memory", default="2g", help="memory of the Spark driver")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args()
@@ -88,6 +89,9 @@ def measure(options: argparse.Namespace, bench: GateBench) -> dict[str, object]:
     if options.enrich:
         enriched = [enrichment(bench.folder, bench.contract.name)]
         ways["gate + enrichment"] = lambda n: bench.gate(n, publish=True, enrich=enriched)
+    if options.sessions:
+        visits = load_app(TURANMART).sessions_of("clickstream")
+        ways["gate + sessions"] = lambda n: bench.gate(n, publish=True, sessions=visits)
     for name, run in ways.items():
         run(name)  # the JVM compiles while it runs: the first round only warms it up
     best: dict[str, Result] = {}

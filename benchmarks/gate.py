@@ -30,6 +30,7 @@ from headrace.log.topics import ensure_outputs, ensure_topics
 from headrace.metrics import Metric
 from headrace.ops.gate_query import GateQuery
 from headrace.patterns import Pattern
+from headrace.sessions import Sessions
 from headrace.store.connection import Store
 
 CONTRACT = Path(__file__).parents[1] / "apps" / "turanmart" / "contracts" / "clickstream.yaml"
@@ -102,6 +103,7 @@ class GateBench:
         joins: Sequence[Join] = (),
         patterns: Sequence[Pattern] = (),
         enrich: Sequence[Enrich] = (),
+        sessions: Sequence[Sessions] = (),
     ) -> Result:
         run = uuid.uuid4().hex[:8]
         for each in enrich:

@@ -52,6 +52,16 @@ two = sliding("2 minutes", every="1 minute")
 app.metric("two_minutes", of="measured_sales", window=two, measures=measures, **times)
 today = tumbling("1 day", time="ingestion")
 app.metric("arrived_today", of="measured_sales", window=today, measures=measures)
+app.sessions(
+    "card_visits",
+    of="measured_sales",
+    key="card",
+    gap="15 seconds",
+    max_length="10 minutes",
+    where="kind = 'sale'",
+    measures={"n": count()},
+    final_after="60 seconds",
+)
 app.alert("busy", on="by_place", when="n >= 3", topic="measured_alerts.v1", message="{n} sales at once")
 """
 # Three records are a batch; the row of 09:00 becomes preliminary, then corrected, then final.

@@ -21,7 +21,7 @@ from tests.ops.conftest import Measured
 def audit(measured: Measured, *, declared: bool = True, bounds: Bounds | None = None) -> AuditReport:
     loaded = measured.loaded
     contract = loaded.contract("measured_sales")
-    names = [metric.name for metric in loaded.metrics_of(contract.name)] if declared else []
+    names = loaded.accounts_of(contract.name) if declared else []
     source = loaded.source(contract.name)
     return audit_source(loaded.name, contract, source, measured.connections, bounds=bounds, metrics=names)
 
@@ -43,7 +43,24 @@ def test_every_accepted_event_is_counted_filtered_or_late(measured: Measured) ->
     assert accounts(report)["by_place"] == MetricAudit("by_place", 11, 8, 0, 3)
     assert accounts(report)["large_sales"] == MetricAudit("large_sales", 11, 6, 2, 3)
     assert accounts(report)["two_minutes"] == MetricAudit("two_minutes", 11, 11, 0, 0)
-    assert len(report.metrics) == 6
+    assert len(report.metrics) == 7
+
+
+def test_sessions_have_accounts_too(measured: Measured) -> None:
+    visits = accounts(audit(measured))["card_visits"]
+    [(late,)] = measured.query("SELECT count(*) FROM headrace.late_events WHERE metric = 'card_visits'")
+    [(events,)] = measured.query("SELECT sum(events) FROM measured.card_visits")
+    assert (visits.accepted, visits.filtered, visits.late, visits.counted) == (11, 1, late, events)
+    assert late == 3  # e9 and e10 by their clock, e11 by the watermark
+    with measured.tampered(
+        "UPDATE headrace.metric_ledger SET late = late + 1 WHERE metric = 'card_visits' AND batch_id = 1"
+    ):
+        assert "metric card_visits, batches 1:" in str(leak(audit(measured)))
+
+
+def test_the_key_of_a_session_is_masked(measured: Measured) -> None:
+    cards = measured.query("SELECT DISTINCT card FROM measured.card_visits")
+    assert len(cards) == 4 and not any("card of" in str(card) for (card,) in cards)
 
 
 def test_a_changed_count_names_the_metric_and_the_batch(measured: Measured) -> None:
