@@ -111,7 +111,11 @@ class GateBench:
         source = Source(self.contract.name, publish=publish, max_batch=BATCH)
         sides = [JoinSide(join, side, self.contract, self.contract) for join in joins for side in SIDES]
         declared = Declared(
-            tuple(metrics), joins=tuple(sides), patterns=tuple(patterns), enrich=tuple(enrich)
+            tuple(metrics),
+            joins=tuple(sides),
+            patterns=tuple(patterns),
+            enrich=tuple(enrich),
+            sessions=tuple(sessions),
         )
         gate = self._query(run, source, declared)
         with Meter(self._services) as meter:
