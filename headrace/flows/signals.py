@@ -14,9 +14,9 @@ from headrace.contracts.spark_schema import spark_type
 from headrace.dimensions import Dimension
 from headrace.errors import AppError, known_names
 from headrace.flows.features import NUMERIC, FeaturePlan, remembered
+from headrace.flows.models import load_model
 from headrace.flows.taken import Want
 from headrace.gate.mask import plain_fields
-from headrace.models import load_model
 from headrace.signals import Feature, Rule, Scorer, Signals
 from headrace.views.expressions import fields_used, rendered
 from headrace.views.resolve import NUMBERS, PG_TYPES

@@ -11,8 +11,9 @@ import psycopg
 from psycopg import sql
 
 from headrace.errors import AppError
+from headrace.flows.models import load_model
 from headrace.flows.signals import ResolvedSignals
-from headrace.models import Model, load_model
+from headrace.models import Model
 from headrace.signals import Rule
 from headrace.store.connection import Connection
 from headrace.store.signal_tables import columns_sql

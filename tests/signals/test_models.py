@@ -17,8 +17,8 @@ from pyspark.sql import SparkSession
 from headrace import App, Signals, count, model, sum_of, table
 from headrace.declared import Declared
 from headrace.errors import AppError
+from headrace.flows.models import load_model
 from headrace.local.services import Services
-from headrace.models import load_model
 from tests.oracle.metrics_oracle import Event
 from tests.signals.stream import DerivedStream
 

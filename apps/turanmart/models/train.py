@@ -25,7 +25,7 @@ from traffic import Traffic, records  # noqa: E402
 from traffic.shop import REGIONS, UNITS_PER_DOLLAR  # noqa: E402
 
 from headrace.flows.features import Arrived, FeaturePlan, features_of, remembered  # noqa: E402
-from headrace.models import Logistic  # noqa: E402
+from headrace.flows.models import Logistic  # noqa: E402
 from headrace.ops.load import load_app  # noqa: E402
 
 VERSION = "1"
