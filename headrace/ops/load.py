@@ -176,6 +176,12 @@ def load_app(path: Path) -> LoadedApp:
                 where=signals.declared_at,
                 hint=known_names(signals.of, loaded.contracts),
             )
+        if signals.name in app.metrics:
+            raise AppError(
+                f"signals and a metric have the same table '{signals.name}'",
+                where=signals.declared_at,
+                hint=f"the metric is at {app.metrics[signals.name].declared_at}",
+            )
         _refuse_stream_topic(
             f"signals '{signals.name}'", signals.topic, signals.declared_at, loaded.contracts
         )

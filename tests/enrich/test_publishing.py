@@ -7,12 +7,14 @@ import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from pyspark.sql import SparkSession
 
+from headrace import count
 from headrace.app import Source
 from headrace.connections import Connections
 from headrace.contracts.model import Contract
@@ -23,6 +25,7 @@ from headrace.ops.gate_query import GateQuery
 from headrace.ops.load import LoadedApp, load_app
 from headrace.ops.simulate import Input, simulate
 from headrace.store.connection import Store
+from headrace.store.ledger import Ledger
 
 CONTRACT = """
 kind: DataContract
@@ -186,6 +189,63 @@ def test_every_accepted_event_is_enriched_once(
     assert totals == {"found": 4, "unknown": 2, "no_key": 1}
     assert accounts == (7, 7)
     assert known == [("products", 3, "")]
+
+
+def test_a_batch_that_failed_after_publishing_is_neither_lost_nor_doubled(
+    services: Services, spark: SparkSession, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded, contract = app_of(folder, "enriching_again", "keep")
+    app = loaded.app
+    app.signals(
+        "velocity",
+        of="clicks",
+        key="card",
+        features={"n": count(), "category": "products.category"},
+        with_=app.enrichments["clicks_enriched"].tables,
+        score="1.0",
+        decision={"block": 0.5},
+        topic="enriching_again.signals.v1",
+    )
+    to = connections_of(services)
+    ensure_topics(contract, to.librdkafka)
+    topic = app.enrichments["clicks_enriched"].topic
+    ensure_outputs(contract, [topic], to.librdkafka)
+    Store(to.store_url).prepare()
+    producer = Producer(to.librdkafka)
+    for event_id, clock, product, *_ in EVENTS:
+        producer.produce(contract.topics.raw, event(event_id, clock, product), partition=0)
+    assert producer.flush(20) == 0
+    record, failures = Ledger.record, [0]
+
+    def failing(self: Ledger, *given: Any) -> None:
+        failures[0] += 1
+        if failures[0] == 2:
+            raise RuntimeError("the store was lost")
+        record(self, *given)
+
+    monkeypatch.setattr(Ledger, "record", failing)
+    gate = gate_of(spark, folder, loaded, contract, to)
+    with pytest.raises(Exception, match="the store was lost"):
+        gate.start(available_now=True).awaitTermination(120)
+    assert gate.start(available_now=True).awaitTermination(120)
+    found = records(topic, 2, to.librdkafka)
+    assert sorted(json.loads(m.value())["event_id"] for m in found) == [e[0] for e in EVENTS]
+    with psycopg.connect(to.store_url) as store:
+        totals = store.execute(
+            "SELECT outcome, count FROM headrace.enrich_totals WHERE app = %s ORDER BY 1", (loaded.name,)
+        ).fetchall()
+        scored = store.execute(
+            "SELECT event_id, length(card), category FROM enriching_again.velocity ORDER BY event_id"
+        ).fetchall()
+        waiting = store.execute(
+            "SELECT count(*) FROM headrace.outbox WHERE query = %s", (gate.name,)
+        ).fetchone()
+        suspicious = store.execute(
+            "SELECT sum(suspicious) FROM enriching_again.velocity__activity"
+        ).fetchone()
+    assert totals == [("found", 4), ("no_key", 1), ("unknown", 2)]
+    assert scored == [(e[0], 64, e[3]) for e in EVENTS]  # cards are masked
+    assert (waiting, suspicious) == ((len(EVENTS),), (len(EVENTS),))
 
 
 def test_a_changed_table_is_used_without_a_restart(
