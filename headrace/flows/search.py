@@ -21,10 +21,6 @@ class Moment:
     offset: int
     shown: str | None = None
 
-    @property
-    def place(self) -> tuple[int, str]:
-        return self.at, self.event_id
-
 
 class Search:
     """The rule of one pattern.
@@ -40,11 +36,9 @@ class Search:
 
     def arrive(self, known: list[Moment], arrivals: Iterable[Moment]) -> list[list[Moment]]:
         """Put the arrivals among the known events, one by one; returns the matches, marked as used."""
-        places = [moment.place for moment in known]
         found = []
         for moment in arrivals:
-            index = bisect_left(places, moment.place)
-            places.insert(index, moment.place)
+            index = bisect_left(known, place_of(moment), key=place_of)
             known.insert(index, moment)
             if moment.mask & self._elements:
                 match = self._around(known, index)
@@ -94,3 +88,8 @@ class Search:
                 return found
             states = automaton.step(states, moment.mask, between)
         return found
+
+
+def place_of(moment: Moment) -> tuple[int, str]:
+    """Its place in the order of events."""
+    return moment.at, moment.event_id

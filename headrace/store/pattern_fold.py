@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headrace.flows.pattern_rule import PatternRule, storable
-from headrace.flows.search import Moment
+from headrace.flows.search import Moment, place_of
 from headrace.flows.taken import Taken
 from headrace.gate.ledger import Batch
 from headrace.patterns import END, START
@@ -100,7 +100,7 @@ class SequenceFold(_PatternFold):
             return
         self._alerts.end_quiet(connection, watermark)
         if self._passes_a_cut(before.get("event"), watermark):
-            gone = self._memory.forget(connection, watermark - self._rule.memory)
+            gone = self._memory.forget(connection, watermark)
             self._books.count(connection, forgotten=gone)
             self._alerts.forget(connection, watermark)
 
@@ -129,10 +129,10 @@ class AbsenceFold(_PatternFold):
         watermark = after.get("event")
         if watermark is None:
             return
-        gone = self._memory.take_due(connection, watermark - self._rule.memory)
+        gone = self._memory.take_due(connection, watermark)
         starts = sorted(
             (d for d in gone if d.moment.mask & self._rule.pattern.bits[START]),
-            key=lambda d: d.moment.place,
+            key=lambda d: place_of(d.moment),
         )
         ends = self._ends(connection, gone, {start.key for start in starts})
         matches = [
@@ -156,12 +156,12 @@ class AbsenceFold(_PatternFold):
         for end in [*mine, *(self._memory.of_keys(connection, keys, bit) if keys else ())]:
             found.setdefault(end.key, []).append(end)
         for ends in found.values():
-            ends.sort(key=lambda end: end.moment.place)
+            ends.sort(key=lambda end: place_of(end.moment))
         return found
 
     def _has_end(self, start: Arrival, ends: list[Arrival]) -> bool:
         """An end counts if it came before its partition's clock had passed the time that a start is given."""
-        first = bisect_right(ends, start.moment.place, key=lambda end: end.moment.place)
+        first = bisect_right(ends, place_of(start.moment), key=lambda end: place_of(end.moment))
         for end in ends[first:]:
             if end.moment.at > start.moment.at + self._rule.within:
                 return False

@@ -27,18 +27,19 @@ class PatternMemory:
     def add(self, connection: Connection, arrivals: Iterable[Arrival]) -> int:
         """Remember events; returns how many of them are new. Repeats come only long after the first."""
         connection.execute(_STAGE)
+        memory = self._rule.memory
         with (
             connection.cursor() as cursor,
             cursor.copy(
-                'COPY pattern_stage (pattern, key, at, event_id, mask, partition, "offset", clock, shown)'
-                " FROM STDIN"
+                "COPY pattern_stage (pattern, key, at, event_id, mask,"
+                ' partition, "offset", clock, until, shown) FROM STDIN'
             ) as copy,
         ):
             for key, moment, clock, _ in arrivals:
                 copy.write_row(
                     (
                         *(self._id, key, moment.at, moment.event_id, moment.mask),
-                        *(moment.partition, moment.offset, clock, moment.shown),
+                        *(moment.partition, moment.offset, clock, moment.at + memory, moment.shown),
                     )
                 )
         return connection.execute(_KEEP, (self._id,)).rowcount
@@ -75,12 +76,12 @@ class PatternMemory:
             ids.append(moment.event_id)
         connection.execute(_USE, (keys, times, ids, self._id))
 
-    def take_due(self, connection: Connection, before: int) -> list[Arrival]:
-        """Forget events from before a time, and hand them over."""
+    def take_due(self, connection: Connection, watermark: int) -> list[Arrival]:
+        """Forget the events whose time is over, and hand them over."""
         rows = connection.execute(
-            "DELETE FROM headrace.pattern_events WHERE pattern = %s AND at < %s"
+            "DELETE FROM headrace.pattern_events WHERE pattern = %s AND until < %s"
             ' RETURNING key, clock, at, event_id, mask, used, partition, "offset", shown',
-            (self._id, before),
+            (self._id, watermark),
         )
         return [Arrival(key, Moment(*moment), clock) for key, clock, *moment in rows]
 
@@ -89,23 +90,24 @@ class PatternMemory:
         rows = connection.execute(_OF_KEYS, (list(keys), self._id, symbols))
         return [Arrival(key, Moment(*moment), clock) for key, clock, *moment in rows]
 
-    def forget(self, connection: Connection, before: int) -> int:
-        """Forget events from before a time; returns how many."""
+    def forget(self, connection: Connection, watermark: int) -> int:
+        """Forget the events whose time is over; returns how many."""
         return connection.execute(
-            "DELETE FROM headrace.pattern_events WHERE pattern = %s AND at < %s", (self._id, before)
+            "DELETE FROM headrace.pattern_events WHERE pattern = %s AND until < %s", (self._id, watermark)
         ).rowcount
 
 
 _STAGE = """
     CREATE TEMPORARY TABLE IF NOT EXISTS pattern_stage (
         pattern int, key text, at bigint, event_id text, mask int, partition int, "offset" bigint,
-        clock bigint, shown text
+        clock bigint, until bigint, shown text
     ) ON COMMIT DELETE ROWS
 """
 _KEEP = """
-    INSERT INTO headrace.pattern_events (pattern, key, at, event_id, mask, partition, "offset", clock, shown)
-    SELECT pattern, key, at, event_id, mask, partition, "offset", clock, shown FROM pattern_stage
-    WHERE pattern = %s ON CONFLICT DO NOTHING
+    INSERT INTO headrace.pattern_events
+        (pattern, key, at, event_id, mask, partition, "offset", clock, until, shown)
+    SELECT pattern, key, at, event_id, mask, partition, "offset", clock, until, shown
+    FROM pattern_stage WHERE pattern = %s ON CONFLICT DO NOTHING
 """
 # OFFSET 0: one look into the primary key for each key of the batch, whatever the planner thinks of the sizes.
 # It would read all that the pattern remembers, and compare each row with each key.

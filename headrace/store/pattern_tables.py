@@ -20,7 +20,8 @@ PATTERN_TABLES = (
         UNIQUE (app, pattern)
     )
     """,
-    # Times are microseconds since 1970. A used event is part of a match.
+    # Times are microseconds since 1970. A used event is part of a match; the watermark that passes `until`
+    # takes it away. (An index by `at` would tempt the planner away from the key, while it knows no sizes.)
     """
     CREATE TABLE IF NOT EXISTS headrace.pattern_events (
         pattern int NOT NULL,
@@ -32,11 +33,12 @@ PATTERN_TABLES = (
         partition int NOT NULL,
         "offset" bigint NOT NULL,
         clock bigint,
+        until bigint NOT NULL,
         shown text,
         PRIMARY KEY (pattern, key, at, event_id)
     )
     """,
-    "CREATE INDEX IF NOT EXISTS pattern_events_by_time ON headrace.pattern_events (pattern, at)",
+    "CREATE INDEX IF NOT EXISTS pattern_events_until ON headrace.pattern_events (pattern, until)",
     """
     CREATE TABLE IF NOT EXISTS headrace.pattern_alerts (
         pattern int NOT NULL,

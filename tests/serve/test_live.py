@@ -299,3 +299,22 @@ def test_alerts_are_followed_too(stage: Stage) -> None:
     listed = httpx.get(f"{stage.address}/api/v1/alerts", params={"state": "open"}).json()
     assert listed["items"] == [event.data]
     assert httpx.get(f"{stage.address}/api/v1/alerts?state=resolved").json()["items"] == []
+
+
+def test_alerts_of_patterns_are_followed_too(stage: Stage) -> None:
+    with (
+        psycopg.connect(stage.url, autocommit=True) as connection,
+        following(stage.address, topics="alerts") as follower,
+    ):
+        follower.next()
+        connection.execute(
+            "INSERT INTO headrace.alerts VALUES ('p1', 'turanmart', 'failed_logins', 'failed_logins',"
+            " 'warning', 'open', '', 'customer_id', '{\"customer_id\": \"c-1\"}', now(), now(), 1,"
+            ' \'{"events": 3, "matched": [{"event_id": "e1"}]}\', \'told\', \'\', 1, now(), now(), NULL)'
+        )
+        connection.execute("""SELECT pg_notify('headrace', '{"query": "turanmart.logins"}')""")
+        event = follower.next()
+    assert (event.name, event.data["id"]) == ("alert", "p1")
+    assert event.data["values"]["matched"] == [{"event_id": "e1"}]
+    listed = httpx.get(f"{stage.address}/api/v1/alerts", params={"alert": "failed_logins"}).json()
+    assert listed["items"] == [event.data]
