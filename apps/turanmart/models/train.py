@@ -1,4 +1,4 @@
-"""Train the fraud model: python apps/turanmart/models/train.py
+"""Train the fraud model: python apps/turanmart/models/train.py [FILE]
 
 Payments of the shop's own traffic model, and among them the work of thieves with stolen cards: a few small
 payments to see whether the card still works, then large ones, seconds apart, some of them from another city.
@@ -51,7 +51,7 @@ def main() -> None:
     # By card, so that no thief is on both sides.
     held_out = np.array([int(payment.card[:8], 16) % 4 == 0 for payment in payments])
     model = trained(names, matrix[~held_out], stolen[~held_out])
-    file = HERE / "fraud.json"
+    file = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE / "fraud.json"
     file.write_text(json.dumps(model, indent=1) + "\n")
     scores = scored(model, matrix[held_out])
     print(f"{len(payments):,} payments, {stolen.sum():,} with stolen cards; held out: {held_out.sum():,}")
