@@ -65,7 +65,7 @@ def run(spark: SparkSession, url: str, folder: Path, output: Path, size: int) ->
 def test_batches_do_not_change_a_byte(spark: SparkSession, services: Services, tmp_path: Path) -> None:
     written(tmp_path / "app")
     results = []
-    for size in (17, 1000):
+    for size in (60, 1000):
         url = own_database(services, f"join_files_{size}").store_url
         audit = run(spark, url, tmp_path / "app", tmp_path / f"out{size}", size)
         results.append({f.name: f.read_bytes() for f in sorted((tmp_path / f"out{size}").iterdir())})
@@ -78,7 +78,7 @@ def test_batches_do_not_change_a_byte(spark: SparkSession, services: Services, t
     for side in (left, right):
         assert side["taken"] == side["matched"] + side["unmatched"] + side["pending"] + side["late"]
     assert left["matched"] == right["matched"] > 100 and left["unmatched"] > 40 and left["pending"] > 0
-    with (tmp_path / "out17" / "order_paid.csv").open(newline="") as file:
+    with (tmp_path / "out60" / "order_paid.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == left["matched"] and {row["day"] for row in rows} == {"2026-03-02"}
     lines = results[0]["paid.v1.jsonl"].decode().splitlines()

@@ -146,7 +146,7 @@ def test_a_simulation_finds_what_the_oracle_finds(spark: SparkSession, tmp_path:
     file.write_bytes(b"".join(line + b"\n" for line in lines))
     given = Input(loaded.contract("sales"), file, 2, declared=loaded.declared("sales"))
     written = []
-    for size in (61, 1000):
+    for size in (150, 1000):
         output = tmp_path / f"out-{size}"
         with scratch_store() as url:
             audit = simulate(spark, [given], output, salt="", store_url=url, app=loaded.name, batch_size=size)

@@ -186,7 +186,7 @@ def test_rows_late_events_and_ledger_are_the_oracles(
 def test_the_size_of_batches_decides_nothing(spark: SparkSession, services: Services) -> None:
     events = stream_of(11, 160, sleeper=False)
     outcomes = []
-    for size in (1, 7, 1000):
+    for size in (3, 7, 1000):
         stream = SessionStream(spark, services.store_url, VISITS)
         oracle = Oracle(SPEC, stream.contract.idle_after // MICROSECOND)
         for batch in in_batches(events, size, size):
