@@ -34,7 +34,8 @@ Name = Annotated[str, Path(max_length=80)]
 )
 async def signal_sets(request: Request, caller: Asking, serving: Served) -> Response:
     """What is scored, by what, and how many decisions of each kind there have been."""
-    seen = [s for s in serving.loaded.app.signal_sets.values() if serving.access.sees_fields(caller, s.of)]
+    sets = serving.loaded.app.signal_sets.values()
+    seen = [each for each in sets if serving.access.sees_stream(caller, each.of)]
     return answer(request, {"items": await serving.signals.declared(seen), "next": None})
 
 
