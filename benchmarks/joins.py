@@ -21,7 +21,7 @@ from headrace import App
 from headrace.contracts import load_contract
 from headrace.flows.join_resolve import ResolvedJoin, SideColumns
 from headrace.flows.taken import Taken, TakenRow
-from headrace.gate.ledger import Batch, Entry
+from headrace.gate.ledger import Batch, Entry, Outcome
 from headrace.joins import SIDES, Side
 from headrace.local.scratch_store import scratch_store
 from headrace.store.connection import Store
@@ -87,7 +87,7 @@ class Soak:
                 *(0, self._offsets[side], self._offsets[side] + 1, 1, len(rows[side]), 0, 0, 0, {}),
                 *(at + span, at + span, at),
             )
-            batch = Batch(QUERIES[side], self._number, datetime.now(UTC), (entry,), 0, 0)
+            batch = Batch(QUERIES[side], self._number, datetime.now(UTC), Outcome((entry,), 0, 0))
             self._ledgers[side].record(batch, {f"paid:{side}": Taken(rows[side])})
         self._number += 1
 

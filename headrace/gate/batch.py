@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Protocol
 
 from pyspark import inheritable_thread_target
@@ -17,9 +18,11 @@ from headrace.crash import crash_point
 from headrace.errors import DataError, LeakError
 from headrace.fates import ACCEPTED, Tally, by_partition, latest
 from headrace.gate.clock import Clocks, Extent, measure_extent, with_fates
-from headrace.gate.ledger import Batch, Entry
+from headrace.gate.ledger import Batch, Entry, Outcome
 from headrace.log.progress import BatchFacts
 from headrace.log.publish import limit_arrow_rows
+
+FEW = 50_000  # records that are published while the batch is still looked at
 
 
 class Topics(Protocol):
@@ -107,26 +110,25 @@ class GateBatches:
         judged = with_fates(held, extent, clocks, self.contract.lateness, closest)
         self._lap("judge", began)
         limit_arrow_rows(held, extent.longest)
-        # Publishing mostly waits for the broker, and deriving has no effect outside: they go together.
-        sent = self._aside.submit(
-            inheritable_thread_target(judged.sparkSession)(self._send), judged, batch_id, clocks
-        )
+        send = inheritable_thread_target(judged.sparkSession)(self._send)
+        # Few records are sent at once: that mostly waits for the broker. Many would keep all cores busy:
+        # they are sent while the store, which works on one, merges what was derived from them.
+        sent = self._aside.submit(send, judged, batch_id, clocks) if facts.scanned < FEW else None
         try:
             parts = self._derive(judged, extent, clocks, facts.scanned)
             self._lap("views", began)
+            sent = sent or self._aside.submit(send, judged, batch_id, clocks)
+            published = partial(self._published, sent, facts, clocks, extent)
+            batch = Batch(self._accounts.query, batch_id, started_at, published)
+            self._accounts.record(batch, parts)
         finally:
-            wait([sent])
-        tallies = sent.result()
-        self._lap("publish", began)
-        crash_point("after_publish")
-        record = self._account(batch_id, started_at, facts, by_partition(tallies), clocks, extent)
-        self._accounts.record(record, {**parts, **_enriched(tallies)})
+            wait([sent] if sent else [])
         self._lap("record", began)
         self.timed = (batch_id, self.timings)
         for step, seconds in self.timings.items():
             self.spent[step] = self.spent.get(step, 0.0) + seconds
         crash_point("after_store_commit")
-        moved = {entry.partition: entry.clock for entry in record.entries}
+        moved = {entry.partition: entry.clock for entry in batch.entries}
         self._clocks = {**clocks, **moved}
         return facts
 
@@ -160,19 +162,22 @@ class GateBatches:
             return {}
         return self._views.reduce(judged, self._accounts.watermarks(), extent, clocks, rows)
 
-    def _account(
+    def _published(
         self,
-        batch_id: int,
-        started_at: datetime,
+        sent: Future[list[Tally]],
         facts: BatchFacts,
-        tallies: dict[int, Tally],
         clocks: dict[int, int | None],
         extent: Extent,
-    ) -> Batch:
-        received = self._received(facts)
+    ) -> Outcome:
+        """Wait until everything is in its topic; then it is known what became of the batch."""
+        began = time.perf_counter()
+        tallies = sent.result()
+        self.timings["publish"] = time.perf_counter() - began
+        crash_point("after_publish")
+        received, by_place = self._received(facts), by_partition(tallies)
         entries = []
-        for partition in sorted({*received, *tallies}):
-            tally = tallies.get(partition, Tally(partition))
+        for partition in sorted({*received, *by_place}):
+            tally = by_place.get(partition, Tally(partition))
             count = received.get(partition, 0)
             rest = count - tally.accepted - tally.rejected - tally.late
             if count == 0 and rest == 0:
@@ -186,11 +191,8 @@ class GateBatches:
                     extent.oldest_log_times.get(partition),
                 )
             )
-        batch = Batch(
-            self._accounts.query, batch_id, started_at, tuple(entries), facts.duplicates, facts.dropped
-        )
-        _check(batch, self.contract.name)
-        return batch
+        _check(entries, facts.duplicates, self.contract.name)
+        return Outcome(tuple(entries), facts.duplicates, facts.dropped, _enriched(tallies))
 
 
 def _enriched(tallies: list[Tally]) -> dict[str, dict[str, int]]:
@@ -204,12 +206,12 @@ def _enriched(tallies: list[Tally]) -> dict[str, dict[str, int]]:
     return parts
 
 
-def _check(batch: Batch, source: str) -> None:
+def _check(entries: list[Entry], duplicates: int, source: str) -> None:
     """Duplicates by subtraction must be what Spark's operator counted, or an event has no fate."""
-    rest = sum(entry.duplicate for entry in batch.entries)
-    if rest != batch.duplicates or any(entry.duplicate < 0 for entry in batch.entries):
+    rest = sum(entry.duplicate for entry in entries)
+    if rest != duplicates or any(entry.duplicate < 0 for entry in entries):
         raise LeakError(
-            f"batch {batch.batch_id} of {source}: {rest} records are neither accepted, rejected nor late,"
-            f" but Spark counted {batch.duplicates} duplicates",
+            f"{source}: {rest} records of a batch are neither accepted, rejected nor late,"
+            f" but Spark counted {duplicates} duplicates",
             hint="the batch is not recorded; headrace audit --recount names the offsets",
         )

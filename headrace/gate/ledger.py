@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 
 @dataclass(frozen=True)
@@ -25,14 +27,36 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Batch:
-    query: str
-    batch_id: int
-    started_at: datetime
+class Outcome:
+    """What became of the records of a batch; `enriched` counts outcomes by enrichment."""
+
     entries: tuple[Entry, ...]
     duplicates: int  # as Spark's operator counted them
     dropped: int  # rows that Spark's operator dropped because of its watermark: always zero
+    enriched: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+
+
+class Batch:
+    """A batch while it is recorded. Its outcome is known when its records are published: asking waits."""
+
+    def __init__(
+        self, query: str, batch_id: int, started_at: datetime, outcome: Outcome | Callable[[], Outcome]
+    ) -> None:
+        self.query, self.batch_id, self.started_at = query, batch_id, started_at
+        self._outcome = outcome
+
+    @cached_property
+    def outcome(self) -> Outcome:
+        return self._outcome if isinstance(self._outcome, Outcome) else self._outcome()
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        return self.outcome.entries
 
     @property
     def received(self) -> int:
         return sum(entry.received for entry in self.entries)
+
+    @property
+    def accepted(self) -> int:
+        return sum(entry.accepted for entry in self.entries)

@@ -33,9 +33,8 @@ class EnrichFold:
     def merge(
         self, connection: Connection, batch: Batch, part: Mapping[str, int], before: Watermarks
     ) -> None:
-        accepted = sum(entry.accepted for entry in batch.entries)
         enriched = sum(part.values())
-        account(connection, self._query, batch.batch_id, self._enrich.fold, "", (accepted, enriched, 0))
+        account(connection, self._query, batch.batch_id, self._enrich.fold, "", enriched, 0)
         with connection.cursor() as cursor:
             cursor.executemany(
                 "INSERT INTO headrace.enrich_totals AS known VALUES (%s, %s, %s, %s)"

@@ -61,10 +61,7 @@ class JoinFold:
                 self._keep_all(connection)
         key = self._keys[self._side]
         taken = len(part.rows)
-        account(
-            *(connection, key[0], batch.batch_id, key[1], key[2]),
-            (sum(entry.accepted for entry in batch.entries), taken, len(late)),
-        )
+        account(connection, key[0], batch.batch_id, key[1], key[2], taken, len(late))
         totals = {"taken": taken, "matched": matched, "unmatched": keyless, "late": len(late)}
         count(
             connection,

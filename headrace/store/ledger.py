@@ -60,22 +60,22 @@ class Ledger:
         def write(connection: Connection) -> None:
             new = connection.execute(
                 "INSERT INTO headrace.batches (query, batch_id, started_at, received, duplicates, dropped)"
-                " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
-                (
-                    *(batch.query, batch.batch_id, batch.started_at),
-                    *(batch.received, batch.duplicates, batch.dropped),
-                ),
+                " VALUES (%s, %s, %s, 0, 0, 0) ON CONFLICT DO NOTHING",
+                (batch.query, batch.batch_id, batch.started_at),
             )
             if new.rowcount == 0:
                 return
-            _write_entries(connection, batch)
             if self._derived is not None:
                 self._derived.record(connection, batch, parts)
+            _write_entries(connection, batch)
             self._forget_old(connection, batch.batch_id)
             connection.execute(
-                "UPDATE headrace.batches SET finished_at = clock_timestamp()"
-                " WHERE query = %s AND batch_id = %s",
-                (batch.query, batch.batch_id),
+                "UPDATE headrace.batches SET received = %s, duplicates = %s, dropped = %s,"
+                " finished_at = clock_timestamp() WHERE query = %s AND batch_id = %s",
+                (
+                    *(batch.received, batch.outcome.duplicates, batch.outcome.dropped),
+                    *(batch.query, batch.batch_id),
+                ),
             )
             announce(connection, self.query)
             crash_point("before_store_commit")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from headrace.gate.ledger import Batch
 from headrace.log.outbox import Lane, OutboxRecord
 from headrace.store.connection import Connection
 
@@ -27,12 +28,20 @@ def put(connection: Connection, query: str, topic: str, records: Iterable[tuple[
 
 
 def account(
-    connection: Connection, query: str, batch_id: int, flow: str, side: str, counts: tuple[int, int, int]
+    connection: Connection, query: str, batch_id: int, flow: str, side: str, taken: int, late: int
 ) -> None:
-    """`counts`: how many events the batch accepted, how many of them the flow took, how many came late."""
+    """How many events of a batch a flow took, and how many of them came too late for it."""
     connection.execute(
-        "INSERT INTO headrace.flow_ledger VALUES (%s, %s, %s, %s, %s, %s, %s)",
-        (query, batch_id, flow, side, *counts),
+        "INSERT INTO headrace.flow_ledger VALUES (%s, %s, %s, %s, 0, %s, %s)",
+        (query, batch_id, flow, side, taken, late),
+    )
+
+
+def settle(connection: Connection, batch: Batch) -> None:
+    """When a batch is published, its flows learn how many events it accepted."""
+    connection.execute(
+        "UPDATE headrace.flow_ledger SET accepted = %s WHERE query = %s AND batch_id = %s",
+        (batch.accepted, batch.query, batch.batch_id),
     )
 
 

@@ -68,8 +68,7 @@ class PatternBooks:
 
     def record(self, connection: Connection, batch: Batch, taken: int, late: Sequence[TooLate]) -> None:
         """What a batch has brought."""
-        accepted = sum(entry.accepted for entry in batch.entries)
-        account(connection, self._query, batch.batch_id, self._name, "", (accepted, taken, len(late)))
+        account(connection, self._query, batch.batch_id, self._name, "", taken, len(late))
         if taken:
             self.count(connection, taken=taken, late=len(late))
         if late:

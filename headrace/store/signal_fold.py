@@ -57,12 +57,10 @@ class SignalFold:
         self._scores.check(connection)
 
     def merge(self, connection: Connection, batch: Batch, part: Taken, before: Watermarks) -> None:
-        accepted = sum(entry.accepted for entry in batch.entries)
         horizon = self._horizon(before)
         late = [row for row in part.rows if horizon is not None and row.event_time < horizon]
         account(
-            *(connection, self._query, batch.batch_id, self._resolved.fold, SIDE),
-            (accepted, len(part.rows), len(late)),
+            *(connection, self._query, batch.batch_id, self._resolved.fold, SIDE), len(part.rows), len(late)
         )
         note_tables(connection, self._app, self._tables.values())
         if not part.rows:

@@ -12,6 +12,7 @@ from headrace.fates import latest
 from headrace.gate.ledger import Batch
 from headrace.store.changes import announce
 from headrace.store.connection import Connection, Store
+from headrace.store.outbox import settle
 from headrace.store.times import to_micros, to_time
 from headrace.views.watermark import Pulse, arrival_watermark_of, watermark_of
 from headrace.windows import MICROSECOND
@@ -68,13 +69,23 @@ class SourceAccounts:
         return self._store.transact(self._watermarks)
 
     def record(self, connection: Connection, batch: Batch, parts: Mapping[str, Any]) -> None:
-        """Merge a batch, then move every row as far as the new watermark says."""
+        """Merge a batch, then move every row as far as the new watermark says.
+
+        Merging comes first: it needs nothing that is known only when the batch is published.
+        """
         # Nobody has told Postgres how large the new and the temporary tables are: joined row by row, as it
         # does with small ones, a batch would take minutes.
         connection.execute(
             "SELECT set_config('enable_nestloop', 'off', true), set_config('enable_seqscan', 'off', true)"
         )
         before = self._watermarks(connection)
+        for name, part in parts.items():
+            self.folds[name].merge(connection, batch, part, before)
+        for name, enriched in batch.outcome.enriched.items():
+            # What an attempt before a restart published may no longer be declared.
+            if name in self.folds:
+                self.folds[name].merge(connection, batch, enriched, before)
+        settle(connection, batch)
         pulses = {
             **self._pulses,
             **{e.partition: self._pulse(e.partition, e.clock, e.log_time) for e in batch.entries},
@@ -83,10 +94,6 @@ class SourceAccounts:
             "event": latest(before.get("event"), watermark_of(pulses, self._idle)),
             "ingestion": latest(before.get("ingestion"), arrival_watermark_of(pulses, self._idle)),
         }
-        for name, part in parts.items():
-            # What an attempt before a restart published may no longer be declared.
-            if name in self.folds:
-                self.folds[name].merge(connection, batch, part, before)
         self._move(connection, after, datetime.now(UTC))
         for name, fold in self.folds.items():
             fold.advance(connection, before, after, parts.get(name))

@@ -28,6 +28,8 @@ from headrace.windows import MICROSECOND
 
 SESSIONS = "sessions"
 SUSPECTS = "session_suspects"
+KEYS = "keys"
+FEW_KEYS = 200
 TEXTS = ("min", "max", "first", "last")  # measures that may show a text
 # What COPY reads as something else; a NUL cannot be kept in Postgres at all.
 SPECIAL = ((r"'\\'", r"'\\\\'"), (r"'\t'", r"'\\t'"), (r"'\n'", r"'\\n'"), (r"'\r'", r"'\\r'"))
@@ -133,15 +135,15 @@ class _Job:
         return pieces
 
     def _events(self, session: SparkSession, keys: set[str]) -> list[SuspectEvent]:
-        session.createDataFrame([(key,) for key in keys], "key string").createOrReplaceTempView(SUSPECTS)
         own = f"__partition, __offset, {_without_nul('substring(__id, 2)')}, __event_time"
         clocks = f"CASE WHEN __suspect THEN {self._clock} END, __clock"
         text = (
-            f"{self._taken()} SELECT /*+ BROADCAST({SUSPECTS}) */ {own}, {clocks}, __key, __cell,"
-            f" {self._line()} AS line FROM taken JOIN {SUSPECTS} ON __key = {SUSPECTS}.key"
+            f"{self._taken()} SELECT {own}, {clocks}, __key, __cell, {self._line()} AS line"
+            f" FROM taken {_only(session, keys)}"
             f" GROUP BY __partition, __offset, __id, __event_time, __clock, __suspect, __key, __cell"
         )
-        columns = [column.to_pylist() for column in session.sql(text).toArrow().columns]
+        found = session.sql(text, {KEYS: list(keys)} if len(keys) <= FEW_KEYS else None).toArrow()
+        columns = [column.to_pylist() for column in found.columns]
         return sorted(SuspectEvent._make(row) for row in zip(*columns, strict=True))
 
     def _taken(self) -> str:
@@ -187,6 +189,14 @@ class _Job:
                 text = _escaped(_without_nul(aggregate.text)) if shows_text else aggregate.text
                 texts.append(rf"coalesce({text}, '\\N')")
         return rf"concat_ws('\t', {', '.join(texts)})"
+
+
+def _only(session: SparkSession, keys: set[str]) -> str:
+    """Few keys are looked up in an array, which costs neither a job of its own nor new code."""
+    if len(keys) <= FEW_KEYS:
+        return f"WHERE array_contains(:{KEYS}, __key)"
+    session.createDataFrame([(key,) for key in keys], "__key string").createOrReplaceTempView(SUSPECTS)
+    return f"LEFT SEMI JOIN {SUSPECTS} USING (__key)"
 
 
 def _escaped(text: str) -> str:

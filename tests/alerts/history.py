@@ -12,7 +12,7 @@ import psycopg
 
 from headrace import Alert, App, Metric, count
 from headrace.contracts import load_contract
-from headrace.gate.ledger import Batch, Entry
+from headrace.gate.ledger import Batch, Entry, Outcome
 from headrace.store.alert_accounts import KEEP, AlertAccounts
 from headrace.store.connection import Store
 from headrace.store.metric_fold import MetricFold
@@ -84,7 +84,7 @@ class History:
             rows += [(cell.pane, 0, 0, [], items), (cell.pane, 0, 1, [cell.region], items)]
         panes = Panes(self._resolved, rows, accepted=sum(int(row[4][0] or 0) for row in rows) // 2)
         entry = Entry(0, 0, 0, 0, 0, 0, 0, 0, {}, clock, clock)
-        batch = Batch(self.query, next(self._batches), datetime.now(UTC), (entry,), 0, 0)
+        batch = Batch(self.query, next(self._batches), datetime.now(UTC), Outcome((entry,), 0, 0))
         self.accounts.record(connection, batch, {METRICS: [panes]})
 
     def rows(self, text: str, **more: Any) -> list[dict[str, Any]]:

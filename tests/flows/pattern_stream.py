@@ -15,7 +15,7 @@ from headrace import Pattern
 from headrace.contracts import load_contract
 from headrace.flows.pattern_rule import PatternRule
 from headrace.flows.taken import Taken, TakenRow
-from headrace.gate.ledger import Batch, Entry
+from headrace.gate.ledger import Batch, Entry, Outcome
 from headrace.store.connection import Store
 from headrace.store.ledger import Ledger
 from headrace.store.pattern_fold import pattern_fold
@@ -71,7 +71,7 @@ class PatternStream:
             log_time = max(event.log_time for event in mine)
             late = count - accepted
             entries.append(Entry(partition, 0, 0, count, accepted, 0, late, 0, {}, clock, log_time))
-        batch = Batch(self.app, self.batches, datetime.now(UTC), tuple(entries), 0, 0)
+        batch = Batch(self.app, self.batches, datetime.now(UTC), Outcome(tuple(entries), 0, 0))
         for _ in range(1 + again):
             self._ledger.record(batch, {self.rule.part: Taken(rows)})
         self.batches += 1

@@ -20,7 +20,7 @@ from headrace.declared import Declared
 from headrace.flows.join_resolve import resolve_join
 from headrace.flows.taken import Taken, TakenRow
 from headrace.gate.clock import measure_extent, with_fates
-from headrace.gate.ledger import Batch, Entry
+from headrace.gate.ledger import Batch, Entry, Outcome
 from headrace.joins import SIDES, Join, JoinSide
 from headrace.ops.derive import derive
 from headrace.store.connection import Store
@@ -90,7 +90,9 @@ class TwoStreams:
                 Entry(partition, first, end, len(mine), len(mine), 0, 0, 0, {}, clock, log_time, log_time)
             )
             self._clocks[source][partition] = clock
-        batch = Batch(self.query(source), self._batches[source], datetime.now(UTC), tuple(entries), 0, 0)
+        batch = Batch(
+            self.query(source), self._batches[source], datetime.now(UTC), Outcome(tuple(entries), 0, 0)
+        )
         ledger.record(batch, parts)
         self._batches[source] += 1
 

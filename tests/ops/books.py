@@ -13,7 +13,7 @@ import psycopg
 from confluent_kafka import Producer
 
 from headrace.connections import Connections, query_name
-from headrace.gate.ledger import Batch, Entry
+from headrace.gate.ledger import Batch, Entry, Outcome
 from headrace.local.connect import connections_of
 from headrace.local.services import Services
 from headrace.log.topics import ensure_topics
@@ -74,7 +74,7 @@ class Books:
             *(to_micros(clock or now), to_micros(now), to_micros(now - oldest)),
         )
         started = now - timedelta(seconds=0.4)
-        batch = Batch(self.query, self.batches, started, (entry,), fates[3], 0)
+        batch = Batch(self.query, self.batches, started, Outcome((entry,), fates[3], 0))
         Ledger(self.store, self.query, timedelta(days=30)).record(batch, [])
         self.batches += 1
 

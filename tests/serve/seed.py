@@ -18,7 +18,7 @@ from typing import Any
 from datasketches import hll_sketch, kll_doubles_sketch, tgt_hll_type
 
 from headrace.connections import Connections, query_name
-from headrace.gate.ledger import Batch, Entry
+from headrace.gate.ledger import Batch, Entry, Outcome
 from headrace.measures import HLL_LG_K
 from headrace.metrics import Metric
 from headrace.ops.load import LoadedApp, load_app
@@ -101,9 +101,8 @@ class Seed:
             entries = tuple(self._entries(stream, clock or at, events))
             started = datetime.now(UTC) - timedelta(milliseconds=400)
             duplicates = sum(e.duplicate for e in entries)
-            batch = Batch(
-                query_name(self.loaded.name, stream), self._ids[stream], started, entries, duplicates, 0
-            )
+            outcome = Outcome(entries, duplicates, 0)
+            batch = Batch(query_name(self.loaded.name, stream), self._ids[stream], started, outcome)
             self._ids[stream] += 1
             self._ledgers[stream].record(batch, {METRICS: panes})
 

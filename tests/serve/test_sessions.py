@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from headrace.gate.ledger import Batch, Entry
+from headrace.gate.ledger import Batch, Entry, Outcome
 from headrace.metrics import Metric
 from headrace.ops.load import load_app
 from headrace.serve.access import Access, Caller
@@ -55,7 +55,7 @@ def client(new_database: Callable[[], str]) -> Iterator[httpx.Client]:
     lines = [piece(n, NOW - timedelta(minutes=n // 2 * 2), events=n + 1) for n in range(60)]
     part = Pieces(resolved, lines, [], 60, 0, 60)
     entry = Entry(0, 0, 60, 60, 60, 0, 0, 0, {}, to_micros(NOW), to_micros(NOW))
-    batch = Batch(query, 0, NOW, (entry,), 0, 0)
+    batch = Batch(query, 0, NOW, Outcome((entry,), 0, 0))
     store.transact(lambda connection: accounts.record(connection, batch, {SESSIONS: [part]}))
     with running_server(loaded, connections_to(url)) as address, httpx.Client(base_url=address) as found:
         yield found

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headrace.contracts import Contract, load_contract
 from headrace.contracts.spark_schema import spark_type
 from headrace.gate.clock import measure_extent, with_fates
-from headrace.gate.ledger import Batch, Entry
+from headrace.gate.ledger import Batch, Entry, Outcome
 from headrace.metrics import Metric
 from headrace.store.connection import Store
 from headrace.store.metric_fold import MetricFold
@@ -64,7 +64,7 @@ class Stream:
             log_time = max(event.log_time for event in mine)
             entries.append(Entry(partition, 0, 0, len(mine), len(mine), 0, 0, 0, {}, clock, log_time))
             self._clocks[partition] = clock
-        batch = Batch(self.app, self._batches, datetime.now(UTC), tuple(entries), 0, 0)
+        batch = Batch(self.app, self._batches, datetime.now(UTC), Outcome(tuple(entries), 0, 0))
         self.keep(batch, parts)
         self._batches += 1
 
