@@ -77,8 +77,8 @@ class PatternAlerts:
     def end_quiet(self, connection: Connection, watermark: int) -> None:
         """Resolve the alerts whose quiet time the watermark has passed."""
         found = connection.execute(
-            "UPDATE headrace.pattern_alerts SET open = false WHERE pattern = %s AND open AND last <= %s"
-            " RETURNING id",
+            "UPDATE headrace.pattern_alerts SET open = false"
+            " WHERE pattern::bigint = %s AND open AND last <= %s RETURNING id",
             (self._id, watermark - self._rule.quiet),
         ).fetchall()
         end_alerts(connection, [id_ for (id_,) in found], "recovered")
@@ -86,7 +86,7 @@ class PatternAlerts:
     def forget(self, connection: Connection, watermark: int) -> None:
         """No match can come any more that these alerts would keep quiet."""
         connection.execute(
-            "DELETE FROM headrace.pattern_alerts WHERE pattern = %s AND NOT open AND last <= %s",
+            "DELETE FROM headrace.pattern_alerts WHERE pattern::bigint = %s AND NOT open AND last <= %s",
             (self._id, watermark - self._rule.slack - self._rule.quiet),
         )
 

@@ -53,7 +53,7 @@ class PatternMemory:
         """
         rule = self._rule
         rows = connection.execute(
-            _CANDIDATES,
+            CANDIDATES,
             {
                 "pattern": self._id,
                 "keys": list(keys),
@@ -79,7 +79,7 @@ class PatternMemory:
     def take_due(self, connection: Connection, watermark: int) -> list[Arrival]:
         """Forget the events whose time is over, and hand them over."""
         rows = connection.execute(
-            "DELETE FROM headrace.pattern_events WHERE pattern = %s AND until < %s"
+            "DELETE FROM headrace.pattern_events WHERE pattern::bigint = %s AND until < %s"
             ' RETURNING key, clock, at, event_id, mask, used, partition, "offset", shown',
             (self._id, watermark),
         )
@@ -93,7 +93,8 @@ class PatternMemory:
     def forget(self, connection: Connection, watermark: int) -> int:
         """Forget the events whose time is over; returns how many."""
         return connection.execute(
-            "DELETE FROM headrace.pattern_events WHERE pattern = %s AND until < %s", (self._id, watermark)
+            "DELETE FROM headrace.pattern_events WHERE pattern::bigint = %s AND until < %s",
+            (self._id, watermark),
         ).rowcount
 
 
@@ -111,7 +112,7 @@ _KEEP = """
 """
 # OFFSET 0: one look into the primary key for each key of the batch, whatever the planner thinks of the sizes.
 # It would read all that the pattern remembers, and compare each row with each key.
-_CANDIDATES = """
+CANDIDATES = """
     SELECT key, at, event_id, mask, used, partition, "offset", shown FROM (
         SELECT mine.*, bit_or(mask) OVER of_key AS seen,
             count(*) FILTER (WHERE mask & %(elements)s <> 0 AND NOT used) OVER of_key AS unused

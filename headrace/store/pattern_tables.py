@@ -21,7 +21,8 @@ PATTERN_TABLES = (
     )
     """,
     # Times are microseconds since 1970. A used event is part of a match; the watermark that passes `until`
-    # takes it away. (An index by `at` would tempt the planner away from the key, while it knows no sizes.)
+    # takes it away. The indexes by time are over pattern::bigint, so that the planner, which knows nothing of
+    # a new pattern, cannot take one of them for a look by key: it would read all of the pattern for each key.
     """
     CREATE TABLE IF NOT EXISTS headrace.pattern_events (
         pattern int NOT NULL,
@@ -38,7 +39,7 @@ PATTERN_TABLES = (
         PRIMARY KEY (pattern, key, at, event_id)
     )
     """,
-    "CREATE INDEX IF NOT EXISTS pattern_events_until ON headrace.pattern_events (pattern, until)",
+    "CREATE INDEX IF NOT EXISTS pattern_events_over ON headrace.pattern_events ((pattern::bigint), until)",
     """
     CREATE TABLE IF NOT EXISTS headrace.pattern_alerts (
         pattern int NOT NULL,
@@ -49,6 +50,9 @@ PATTERN_TABLES = (
         PRIMARY KEY (pattern, key, last, id)
     )
     """,
-    "CREATE INDEX IF NOT EXISTS pattern_alerts_by_time ON headrace.pattern_alerts (pattern, last)",
-    "CREATE INDEX IF NOT EXISTS pattern_alerts_open ON headrace.pattern_alerts (pattern, last) WHERE open",
+    "CREATE INDEX IF NOT EXISTS pattern_alerts_over ON headrace.pattern_alerts ((pattern::bigint), last)",
+    "CREATE INDEX IF NOT EXISTS pattern_alerts_opened ON headrace.pattern_alerts ((pattern::bigint), last)"
+    " WHERE open",
+    "DROP INDEX IF EXISTS headrace.pattern_events_until, headrace.pattern_alerts_by_time,"
+    " headrace.pattern_alerts_open",
 )

@@ -7,9 +7,11 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any
 
+import psycopg
 import pytest
 
 from headrace import App, Pattern
+from headrace.store.pattern_memory import CANDIDATES
 from tests.flows.pattern_stream import PatternStream
 from tests.oracle.patterns_oracle import Happened
 
@@ -170,6 +172,25 @@ def test_memory_and_alerts_are_bounded(store_url: str) -> None:
         sizes.append(size)
     assert max(sizes) < 120
     assert stream.totals()["taken"] == 60 * 30
+
+
+def test_a_new_pattern_beside_old_ones_reads_only_the_keys_it_asks_for(store_url: str) -> None:
+    """Postgres has counted the old pattern, and believes that the new one has next to nothing."""
+    old = PatternStream(store_url, pattern(count=3), LATENESS)
+    old.feed(events(*[f"k{n} EACH {n}" for n in range(200)]))
+    with psycopg.connect(store_url) as connection:
+        connection.execute("ANALYZE headrace.pattern_events")
+    new = PatternStream(store_url, pattern(count=3), LATENESS)
+    new.feed(events(*[f"k{n} EACH {n}" for n in range(200)]))
+    [(pattern_id,)] = new.query("SELECT id FROM headrace.patterns WHERE app = %(app)s")
+    asked = dict(pattern=pattern_id, keys=["k1", "k2"], oldest=0, newest=2**62)
+    asked |= dict(elements=1, shortest=1, needed=1)
+    with psycopg.connect(store_url) as connection:
+        connection.execute("SET enable_nestloop = off; SET enable_seqscan = off")
+        plan = connection.execute(f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) {CANDIDATES}", asked).fetchall()
+    text = "\n".join(line for (line,) in plan)
+    assert "using pattern_events_pkey" in text, text
+    assert "Rows Removed by Filter" not in text, text
 
 
 def test_a_new_meaning_begins_anew(store_url: str) -> None:
