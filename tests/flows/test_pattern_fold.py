@@ -183,8 +183,8 @@ def test_a_new_pattern_beside_old_ones_reads_only_the_keys_it_asks_for(store_url
     new = PatternStream(store_url, pattern(count=3), LATENESS)
     new.feed(events(*[f"k{n} EACH {n}" for n in range(200)]))
     [(pattern_id,)] = new.query("SELECT id FROM headrace.patterns WHERE app = %(app)s")
-    asked = dict(pattern=pattern_id, keys=["k1", "k2"], oldest=0, newest=2**62)
-    asked |= dict(elements=1, shortest=1, needed=1)
+    reach = {"keys": ["k1", "k2"], "oldest": 0, "newest": 2**62}
+    asked = {"pattern": pattern_id, **reach, "elements": 1, "shortest": 1, "needed": 1}
     with psycopg.connect(store_url) as connection:
         connection.execute("SET enable_nestloop = off; SET enable_seqscan = off")
         plan = connection.execute(f"EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) {CANDIDATES}", asked).fetchall()
