@@ -1,8 +1,7 @@
 """Which records are late: the clock of a partition is the largest event time accepted so far in it.
 
-The exact rule needs the records in order of their offsets. Almost none of them need it: in a block of
-neighbours, a record no older than the newest so far, its own block included, minus the lateness cannot be
-late, whatever the order inside the block is.
+The rule needs the records in order of their offsets. Only their coordinates and times are brought together
+for it, as columns: two numbers and a time for each record of the batch.
 """
 
 from __future__ import annotations
@@ -10,54 +9,66 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
-from pyspark.sql import Column, DataFrame, Window
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from headrace.fates import ACCEPTED, LATE, REJECTED, latest
+from headrace.fates import ACCEPTED, LATE, REJECTED
 from headrace.windows import MICROSECOND
 
-BLOCK = 4096  # offsets
 Clocks = Mapping[int, int | None]  # partition → microseconds
-
-
-@dataclass(frozen=True)
-class Block:
-    """The event times of neighbours in one partition; None where all of them were rejected."""
-
-    partition: int
-    number: int
-    oldest: int | None
-    newest: int | None
+Numbers = npt.NDArray[np.int64]
+NEVER = np.iinfo(np.int64).min // 2
+LOOKUPS = 20_000_000  # comparisons that cost less than a join
+PARTITION_BITS = 48  # of a place, above the offset
 
 
 @dataclass(frozen=True)
 class Extent:
-    """The blocks of a batch, its largest value in bytes, and its log times by partition."""
+    """Where and when the records of a batch are, in order of partition and offset.
 
-    blocks: list[Block]
-    longest: int
+    `times` are event times in microseconds, NEVER of a rejected record; log times are by partition.
+    """
+
+    partitions: Numbers
+    offsets: Numbers
+    times: Numbers
+    longest: int  # value in bytes
     log_times: dict[int, int]
     oldest_log_times: dict[int, int]
 
+    def spans(self) -> list[tuple[int, slice]]:
+        """The partitions, each with its records."""
+        numbers, firsts = np.unique(self.partitions, return_index=True)
+        ends = [*firsts[1:], len(self.partitions)]
+        return [(int(n), slice(a, b)) for n, a, b in zip(numbers, firsts, ends, strict=True)]
+
 
 def measure_extent(held: DataFrame) -> Extent:
-    blocks = held.groupBy("partition", _block().alias("block")).agg(
-        F.min("event_time"),
-        F.max("event_time"),
-        F.max(F.octet_length("value")),
-        F.max(F.unix_micros("log_time")),
-        F.min(F.unix_micros("log_time")),
+    found = held.select(
+        *("partition", "offset"),
+        F.when(F.col("reasons").isNull(), F.col("event_time")),
+        F.unix_micros("log_time"),
+        F.octet_length("value"),
+    ).toArrow()
+    partitions, offsets, times, log_times, lengths = (_numbers(column) for column in found.columns)
+    order = np.lexsort((offsets, partitions))
+    extent = Extent(
+        *(partitions[order], offsets[order], times[order]),
+        *(int(lengths.max(initial=0)), {}, {}),
     )
-    rows = sorted(blocks.collect(), key=lambda row: (row[0], row[1]))
-    newest: dict[int, int] = {}
-    oldest: dict[int, int] = {}
-    for row in rows:
-        if row[5] is not None:
-            newest[row[0]] = max(row[5], newest.get(row[0], row[5]))
-            oldest[row[0]] = min(row[6], oldest.get(row[0], row[6]))
-    longest = max((row[4] or 0 for row in rows), default=0)
-    return Extent([Block(*row[:4]) for row in rows], longest, newest, oldest)
+    logged = log_times[order]
+    for partition, mine in extent.spans():
+        known = logged[mine][logged[mine] != NEVER]
+        if len(known):
+            extent.log_times[partition] = int(known.max())
+            extent.oldest_log_times[partition] = int(known.min())
+    return extent
 
 
 def with_fates(
@@ -68,41 +79,44 @@ def with_fates(
     The clock is that of the partition just before the record.
     """
     allowed = (lateness if closest is None else min(lateness, closest)) // MICROSECOND
+    before = _clocks_before(extent, clocks)
+    [old] = np.nonzero((extent.times != NEVER) & (extent.times < before - allowed))
     rejected = F.col("reasons").isNotNull()
-    unsettled = _unsettled(extent, clocks, allowed)
-    if not unsettled:
+    if not len(old):
         fate = F.when(rejected, REJECTED).otherwise(ACCEPTED)
         return held.select("*", fate.alias("fate"), F.lit(None).cast("bigint").alias("clock"))
-    old = _old_records(held, unsettled, allowed)
-    marked = held.join(F.broadcast(old), ["partition", "offset"], "left")
+    places, marked = (extent.partitions[old] << PARTITION_BITS) + extent.offsets[old], before[old]
+    timed = _with_clocks(held, places, marked, len(extent.times))
     is_late = F.col("event_time") < F.col("clock") - lateness // MICROSECOND
     fate = F.when(rejected, REJECTED).when(is_late, LATE).otherwise(ACCEPTED)
-    return marked.select("*", fate.alias("fate"))
+    return timed.select("*", fate.alias("fate"))
 
 
-def _block() -> Column:
-    return F.floor(F.col("offset") / BLOCK)
+def _clocks_before(extent: Extent, clocks: Clocks) -> Numbers:
+    """The clock just before each record. A late record is below the clock, so it never moves it."""
+    before = np.empty_like(extent.times)
+    for partition, mine in extent.spans():
+        known = clocks.get(partition)
+        first = NEVER if known is None else known
+        before[mine] = np.maximum.accumulate(np.concatenate(([first], extent.times[mine][:-1])))
+    return before
 
 
-def _unsettled(extent: Extent, clocks: Clocks, allowed: int) -> list[tuple[int, int, int | None]]:
-    """Blocks in which the order matters, each with the clock before it."""
-    found = []
-    now = dict(clocks)
-    for block in extent.blocks:
-        before = now.get(block.partition)
-        through = latest(before, block.newest)
-        if block.oldest is not None and through is not None and block.oldest < through - allowed:
-            found.append((block.partition, block.number, before))
-        now[block.partition] = through
-    return found
+def _with_clocks(held: DataFrame, places: Numbers, clocks: Numbers, rows: int) -> DataFrame:
+    """Few old records are found in an array, which Spark hands to the same code in every batch."""
+    place = F.shiftleft(F.col("partition").cast("bigint"), PARTITION_BITS) + F.col("offset")
+    if len(places) * rows <= LOOKUPS:
+        found = F.array_position(_array(places), place)
+        return held.select("*", F.get(_array(clocks), (found - 1).cast("int")).alias("clock"))
+    table = pa.table({"place": places, "clock": clocks})
+    old = held.sparkSession.createDataFrame(table)
+    return held.withColumn("place", place).join(F.broadcast(old), "place", "left").drop("place")
 
 
-def _old_records(held: DataFrame, unsettled: list[tuple[int, int, int | None]], allowed: int) -> DataFrame:
-    """Coordinates and clocks of old records. A late record is below the clock, so it never moves it."""
-    blocks = held.sparkSession.createDataFrame(unsettled, "partition int, block bigint, before bigint")
-    sound = held.where(F.col("reasons").isNull()).select("partition", "offset", "event_time")
-    inside = sound.withColumn("block", _block()).join(F.broadcast(blocks), ["partition", "block"])
-    earlier = Window.partitionBy("partition", "block").orderBy("offset")
-    newest = F.max("event_time").over(earlier.rowsBetween(Window.unboundedPreceding, -1))
-    timed = inside.withColumn("clock", F.greatest("before", newest))
-    return timed.where(F.col("event_time") < F.col("clock") - allowed).select("partition", "offset", "clock")
+def _array(numbers: Numbers) -> Column:
+    """As one constant: an array of constants would be sent to the JVM one by one."""
+    return F.split(F.lit(",".join(map(str, numbers.tolist()))), ",").cast("array<bigint>")
+
+
+def _numbers(column: Any) -> Numbers:
+    return np.asarray(pc.fill_null(column.cast(pa.int64()), NEVER).to_numpy(), dtype=np.int64)

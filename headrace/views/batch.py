@@ -83,7 +83,7 @@ def _awakened(watermarks: Watermarks, extent: Extent, clocks: Clocks) -> Waterma
     """
     found: Watermarks = {}
     event = watermarks.get("event")
-    if event is not None and any(_behind(clocks.get(block.partition), event) for block in extent.blocks):
+    if event is not None and any(_behind(clocks.get(p), event) for p, _ in extent.spans()):
         found["event"] = event
     arrival = watermarks.get("ingestion")
     if arrival is not None and any(oldest < arrival for oldest in extent.oldest_log_times.values()):

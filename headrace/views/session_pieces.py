@@ -7,6 +7,7 @@ without the sessions that are there: all events of its key in this batch are han
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -142,7 +143,7 @@ class _Job:
             f" FROM taken {_only(session, keys)}"
             f" GROUP BY __partition, __offset, __id, __event_time, __clock, __suspect, __key, __cell"
         )
-        found = session.sql(text, {KEYS: list(keys)} if len(keys) <= FEW_KEYS else None).toArrow()
+        found = session.sql(text, {KEYS: json.dumps(list(keys))} if len(keys) <= FEW_KEYS else None).toArrow()
         columns = [column.to_pylist() for column in found.columns]
         return sorted(SuspectEvent._make(row) for row in zip(*columns, strict=True))
 
@@ -194,7 +195,7 @@ class _Job:
 def _only(session: SparkSession, keys: set[str]) -> str:
     """Few keys are looked up in an array, which costs neither a job of its own nor new code."""
     if len(keys) <= FEW_KEYS:
-        return f"WHERE array_contains(:{KEYS}, __key)"
+        return f"WHERE array_contains(from_json(:{KEYS}, 'array<string>'), __key)"
     session.createDataFrame([(key,) for key in keys], "__key string").createOrReplaceTempView(SUSPECTS)
     return f"LEFT SEMI JOIN {SUSPECTS} USING (__key)"
 

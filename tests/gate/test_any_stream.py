@@ -78,6 +78,14 @@ def test_tiny_batches_change_nothing(spark: SparkSession, tmp_path: Path) -> Non
     check(spark, tmp_path, contract, stream(contract, seed=4, count=240)[:36], 3, None)
 
 
+def test_many_old_records_are_looked_up_by_a_join(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.gate.clock.LOOKUPS", 0)
+    contract = turanmart("clickstream")
+    check(spark, tmp_path, contract, stream(contract, seed=5, count=240), 120, None)
+
+
 def check(
     spark: SparkSession, folder: Path, contract: Contract, lines: list[bytes], size: int, arrival: str | None
 ) -> None:

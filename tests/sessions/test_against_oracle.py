@@ -183,6 +183,18 @@ def test_rows_late_events_and_ledger_are_the_oracles(
     check(stream, oracle.outcome())
 
 
+def test_many_keys_with_old_events_are_looked_up_by_a_join(
+    spark: SparkSession, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.views.session_pieces.FEW_KEYS", 0)
+    stream = SessionStream(spark, services.store_url, VISITS)
+    oracle = Oracle(SPEC, stream.contract.idle_after // MICROSECOND)
+    for batch in in_batches(stream_of(12, 300, sleeper=False), 100, 12):
+        oracle.batch(batch)
+        stream.feed(batch)
+    check(stream, oracle.outcome())
+
+
 def test_the_size_of_batches_decides_nothing(spark: SparkSession, services: Services) -> None:
     events = stream_of(11, 160, sleeper=False)
     outcomes = []
