@@ -127,29 +127,38 @@ class MetricStore:
         parts = self._shape.resolved.parts
         counted = ["events", "late_events", *[part.column for part in parts]]
         columns, keys = column_list([*self._shape.keys, *counted]), column_list(self._shape.keys)
-        sums = sql.SQL("").join(
-            sql.SQL(", {} AS {}").format(within_batch(part, sql.SQL("")), sql.Identifier(part.column))
-            for part in parts
-        )
         changes = sql.SQL("excluded.events > 0 AND t.state IN ('preliminary', 'corrected')")
         merge = sql.SQL(
             "INSERT INTO {table} AS t ({columns}, state, revision, updated_at)"
-            " SELECT {columns}, 'open', 0, now() FROM (SELECT {keys}, sum(events)::bigint AS events,"
-            " sum(late_events)::bigint AS late_events{sums} FROM {spread} GROUP BY {keys}) s"
+            " SELECT {columns}, 'open', 0, now() FROM {added} s"
             " ON CONFLICT ({keys}) DO UPDATE SET events = t.events + excluded.events,"
             " late_events = t.late_events + excluded.late_events, updated_at = now(),"
             " state = CASE WHEN {changes} THEN 'corrected' ELSE t.state END,"
             " revision = t.revision + ({changes})::int{merged}"
         ).format(
             table=self._shape.table,
-            spread=self._shape.spread,
+            added=self._spread_rows(),
             columns=columns,
             keys=keys,
-            sums=sums,
             changes=changes,
             merged=sql.SQL("").join(with_row(part) for part in parts),
         )
         connection.execute(merge)
+
+    def _spread_rows(self) -> sql.Composable:
+        """What the batch adds, one row for each key."""
+        if not self._spread.has_twins:
+            return self._shape.spread
+        sums = [
+            sql.SQL("{} AS {}").format(within_batch(part, sql.SQL("")), sql.Identifier(part.column))
+            for part in self._shape.resolved.parts
+        ]
+        counts = [sql.SQL("sum({0})::bigint AS {0}").format(sql.SQL(c)) for c in ("events", "late_events")]
+        return sql.SQL("(SELECT {keys}, {sums} FROM {spread} GROUP BY {keys})").format(
+            keys=column_list(self._shape.keys),
+            sums=sql.SQL(", ").join([*counts, *sums]),
+            spread=self._shape.spread,
+        )
 
     def _remember_touched(
         self, connection: Connection, windows: list[datetime], state: str, made_at: sql.SQL

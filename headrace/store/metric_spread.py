@@ -33,6 +33,7 @@ class Spread:
     def __init__(self, shape: MetricShape) -> None:
         self._shape = shape
         self._bounds: dict[tuple[datetime, int], int] = {}
+        self.has_twins = False  # rows with the same key
 
     def load(self, connection: Connection, panes: Panes) -> None:
         """The panes spread over their windows, in tables that are emptied with every transaction."""
@@ -42,6 +43,7 @@ class Spread:
         windows = [("window_start", "timestamptz"), ("window_end", "timestamptz")]
         counts = [("events", "bigint"), ("late_events", "bigint")]
         make_scratch(connection, self._shape.spread, [*windows, *groups, *counts, *sums])
+        self.has_twins = metric.window.panes == 1 and any(row[1] for row in panes.rows)
         if metric.window.panes == 1:
             self._copy(connection, self._shape.spread, self._window_lines(panes))
             return
@@ -178,6 +180,7 @@ class Spread:
             (*place, *place, room),
         ).rowcount
         if moved:
+            self.has_twins = True
             logger.warning(
                 "metric %s, window %s: %d groups beyond the limit of %d went to (other)",
                 *(self._shape.metric.name, place[0].isoformat(), moved, self._shape.metric.limit),
