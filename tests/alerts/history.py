@@ -78,11 +78,14 @@ class History:
         self.store.transact(lambda connection: self.work(connection, cells, clock))
 
     def work(self, connection: Any, cells: Iterable[Cell], clock: int) -> None:
-        rows: list[tuple[int, int, int, list[str], list[str | None]]] = []
+        sums: dict[tuple[int, int, tuple[str, ...]], tuple[int, int]] = {}
         for cell in cells:
-            items: list[str | None] = [str(cell.events), str(cell.events), str(cell.bad)]
-            rows += [(cell.pane, 0, 0, [], items), (cell.pane, 0, 1, [cell.region], items)]
-        panes = Panes(self._resolved, rows, accepted=sum(int(row[4][0] or 0) for row in rows) // 2)
+            for place in ((cell.pane, 0, ()), (cell.pane, 1, (cell.region,))):
+                events, bad = sums.get(place, (0, 0))
+                sums[place] = (events + cell.events, bad + cell.bad)
+        panes = Panes(self._resolved, accepted=sum(n for (_, by, _), (n, _) in sums.items() if not by))
+        for (pane, grouping, labels), (events, bad) in sums.items():
+            panes.rows.append((pane, 0, grouping, labels, [str(events), str(events), str(bad)]))
         entry = Entry(0, 0, 0, 0, 0, 0, 0, 0, {}, clock, clock)
         batch = Batch(self.query, next(self._batches), datetime.now(UTC), Outcome((entry,), 0, 0))
         self.accounts.record(connection, batch, {METRICS: [panes]})
