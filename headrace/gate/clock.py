@@ -45,7 +45,7 @@ class Extent:
     def spans(self) -> list[tuple[int, slice]]:
         """The partitions, each with its records."""
         numbers, firsts = np.unique(self.partitions, return_index=True)
-        ends = [*firsts[1:], len(self.partitions)]
+        ends = [*firsts, len(self.partitions)][1:]
         return [(int(n), slice(a, b)) for n, a, b in zip(numbers, firsts, ends, strict=True)]
 
 

@@ -73,9 +73,9 @@ class Fused:
             f" WHERE takes GROUP BY {', '.join(keys)}"
         )
 
-    def items(self, number: int, items: Sequence[str | None]) -> list[str | None]:
-        """The results of a branch, in the order of its aggregates."""
-        return [items[place] for place in self._places[number]]
+    def places(self, number: int) -> list[int]:
+        """Which items are the results of a branch, in the order of its aggregates."""
+        return self._places[number]
 
     def _row(self, branch: FusedBranch, wide: Wide) -> str:
         nulls = [f"CAST(NULL AS {type_})" for _, type_ in self._slots]

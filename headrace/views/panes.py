@@ -8,12 +8,14 @@ in one pane, and the store spreads panes, not events, over sliding windows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import SparkSession
 
 from headrace.metrics import Metric
 from headrace.views.accepted import FEW, accepted_events
@@ -81,14 +83,18 @@ class PaneJob:
         text = _Text(self._resolved, self._branches, watermarks, few) if watermarks else self._usual[few]
         query = session.sql(text.job)
         panes = [Panes(r) for r in self._resolved]
-        for number, pane, missed, dims, items in _rows(query.coalesce(1) if few else query, text.width):
+        found = (query.coalesce(1) if few else query).toArrow()
+        numbers = found.column(0).to_numpy()
+        for number in np.unique(numbers).tolist():
+            mine = found.filter(pa.array(numbers == number))
             if number < 0:
-                for mine, filtered in zip(panes, items[1:], strict=False):
-                    mine.accepted, mine.filtered = int(items[0] or 0), int(filtered or 0)
+                [counts] = _texts(mine, range(text.width.dims, text.width.dims + 1 + len(panes)))
+                for part, filtered in zip(panes, counts[1:], strict=True):
+                    part.accepted, part.filtered = int(counts[0] or 0), int(filtered or 0)
                 continue
             branch = self._branches[number]
-            own = text.fused.items(number, items) if branch.is_fixed else items
-            _take(panes[branch.metric], branch, (pane, missed, branch.grouping), dims, own)
+            items = [text.width.dims + n for n in text.places(number, branch)]
+            _take(panes[branch.metric], branch, mine, items)
         if any(missed for mine in panes for _, missed, *_ in mine.rows):
             for row in session.sql(text.late).toArrow().to_pylist():
                 panes[row["metric"]].late.append(row)
@@ -115,6 +121,10 @@ class _Text:
         self.job = f"WITH {accepted_events(few)} {parts}"
         self.late = _late(resolved, places)
 
+    def places(self, number: int, branch: Branch) -> Sequence[int]:
+        """Which items of a row are the results of a branch, in the order of its aggregates."""
+        return self.fused.places(number) if branch.is_fixed else range(len(branch.aggregates))
+
 
 def _fused(number: int, branch: Branch, place: _Place) -> FusedBranch:
     return FusedBranch(number, branch.takes, place.pane, place.missed, branch.dims, branch.aggregates)
@@ -133,12 +143,10 @@ class Width:
         return ", ".join(f"{text} AS t{n}" for n, text in enumerate(texts))
 
 
-def _rows(query: DataFrame, width: Width) -> Iterator[tuple[int, int, int, tuple[str, ...], tuple[Any, ...]]]:
-    """Branch, pane, missed, dims and items of every row."""
-    columns = [column.to_pylist() for column in query.toArrow().columns]
-    dims, items = columns[3 : 3 + width.dims], columns[3 + width.dims :]
-    labels = zip(*dims, strict=True) if dims else repeat((), len(columns[0]))
-    return zip(*columns[:3], labels, zip(*items, strict=True), strict=True)
+def _texts(rows: pa.Table, places: Iterable[int]) -> Iterable[tuple[Any, ...]]:
+    """Some of the text columns, row by row."""
+    columns = [rows.column(3 + place).to_pylist() for place in places]
+    return zip(*columns, strict=True) if columns else repeat((), rows.num_rows)
 
 
 class _Place:
@@ -223,15 +231,15 @@ def _late(resolved: list[ResolvedMetric], places: list[_Place]) -> str:
     )
 
 
-def _take(
-    mine: Panes,
-    branch: Branch,
-    place: tuple[int, int, int],
-    dims: tuple[str, ...],
-    items: Sequence[str | None],
-) -> None:
-    own = dims[: len(branch.dims)]
+def _take(mine: Panes, branch: Branch, rows: pa.Table, items: Sequence[int]) -> None:
+    """The rows of a branch; only the columns that it uses become Python's."""
+    panes, missed = rows.column(1).to_numpy().tolist(), rows.column(2).to_numpy().tolist()
+    groups = repeat(branch.grouping, rows.num_rows)
+    labels, values = _texts(rows, range(len(branch.dims))), _texts(rows, items)
     if branch.top:
-        mine.counts.setdefault(branch.top, []).append((*place, own[:-1], own[-1], int(items[0] or 0)))
+        mine.counts.setdefault(branch.top, []).extend(
+            (pane, out, group, own[:-1], own[-1], int(count or 0))
+            for pane, out, group, own, (count,) in zip(panes, missed, groups, labels, values, strict=True)
+        )
     else:
-        mine.rows.append((*place, own, items))
+        mine.rows.extend(zip(panes, missed, groups, labels, values, strict=True))
