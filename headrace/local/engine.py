@@ -16,6 +16,7 @@ class EngineProcess(Service):
     name = "engine"
     start_seconds = 120.0
     stop_seconds = 45.0  # running batches finish first
+    nice = 5  # Spark takes every core it finds; broker, store and API answer at once all the same
 
     def __init__(self, state: Path, app: Path) -> None:
         super().__init__(state)

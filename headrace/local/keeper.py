@@ -27,6 +27,7 @@ _stop_asked = False
 def main(arguments: list[str]) -> int:
     options = _parse(arguments)
     stop_signal = signal.Signals[f"SIG{options.stop_signal}"]
+    os.nice(options.nice)
     if options.run:
         _become(options.identity, stop_signal)
         os.execvp(options.command[0], options.command)
@@ -58,6 +59,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
         "--deadline", type=float, default=20.0, help="seconds between the stop signal and SIGKILL"
     )
     parser.add_argument("--identity", default="same", help="same, uid:N or namespace:N")
+    parser.add_argument("--nice", type=int, default=0, help="how far to stand back from other processes")
     parser.add_argument("--run", action="store_true", help="become the command instead of keeping it")
     parser.add_argument("command", nargs="+")
     return parser.parse_args(arguments)

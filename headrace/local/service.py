@@ -34,6 +34,7 @@ class Service(ABC):
     start_seconds = 60.0
     stop_seconds = STOP_SECONDS
     identity = "same"
+    nice = 0
 
     def __init__(self, state: Path, port: int = 0) -> None:
         self.data = state / self.name
@@ -129,7 +130,7 @@ class Service(ABC):
                 [
                     *(sys.executable, "-I", str(KEEPER)),
                     *("--stop-signal", self.stop_signal, "--deadline", str(self.stop_seconds)),
-                    *("--identity", self.identity, "--", *command),
+                    *("--identity", self.identity, "--nice", str(self.nice), "--", *command),
                 ],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
