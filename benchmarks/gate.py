@@ -117,7 +117,7 @@ class GateBench:
             enrich=tuple(enrich),
             sessions=tuple(sessions),
         )
-        gate = self._query(run, source, declared)
+        gate = self.query(run, source, declared)
         with Meter(self._services) as meter:
             query = gate.start(available_now=True)
             query.awaitTermination()
@@ -130,7 +130,7 @@ class GateBench:
         The gate remembers the ids of `events` from before: forgetting looks at each of them in every batch.
         """
         declared = Declared(tuple(metrics))
-        gate = self._query(uuid.uuid4().hex[:8], Source(self.contract.name), declared)
+        gate = self.query(uuid.uuid4().hex[:8], Source(self.contract.name), declared)
         query = gate.start()
         while query.lastProgress is None or query.status["isDataAvailable"]:
             time.sleep(0.1)
@@ -152,7 +152,7 @@ class GateBench:
         where = {"left_where": f"event_type = '{left}'", "right_where": f"event_type = '{right}'"}
         return app.join(name, left=stream, right=stream, order="log", topic=f"{name}.v1", **where, **more)
 
-    def _query(self, run: str, source: Source, declared: Declared) -> GateQuery:
+    def query(self, run: str, source: Source, declared: Declared, **more: Any) -> GateQuery:
         return GateQuery(
             self.spark,
             f"bench_{run}",
@@ -163,17 +163,20 @@ class GateBench:
             slots=self.folder / "slots",
             salt="bench",
             declared=declared,
+            **more,
         )
 
     def _checkpoint(self) -> str:
         return str(self.folder / "checkpoints" / uuid.uuid4().hex)
 
 
-def made_events(stream: str, count: int, start: datetime | None = None, seed: int = 1) -> Iterator[Record]:
+def made_events(
+    stream: str, count: int, start: datetime | None = None, seed: int = 1, delay: float = 5.0
+) -> Iterator[Record]:
     """Seeded events of about 330 bytes, 13 fields each, at 2,000 a second, the last ones of now.
 
     As in a shop: a visit is some twenty events of one customer, few products get most of the clicks, and few
-    clicks end in a purchase.
+    clicks end in a purchase. An event is up to `delay` seconds old when it comes.
     """
     r = random.Random(seed)
     step = 0.0005
@@ -184,7 +187,7 @@ def made_events(stream: str, count: int, start: datetime | None = None, seed: in
         if again is not None and r.random() < DUPLICATES:
             yield again
             continue
-        moment = begin + timedelta(seconds=number * step - r.random() * 5)
+        moment = begin + timedelta(seconds=number * step - r.random() * delay)
         place = r.randrange(ACTIVE_VISITS)
         visit = visits[place]
         if r.random() < 0.05:
