@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +35,9 @@ APP = Path(__file__).parent / "crash_app"
 STREAMS = ("clickstream", "payments")
 RATE = 2.0  # records per second of simulated time: a few thousand of them are an hour
 HISTORY = timedelta(hours=6)  # how long ago the simulated time begins
-DEADLINE = 120.0
+DEADLINE = 180.0
 # An engine that lives for seconds spends them on compiling: the quick compiler is enough for it.
-SHORT_LIVED = "-XX:TieredStopAtLevel=1"
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 
 
 @dataclass
@@ -105,6 +106,10 @@ class Shop:
         """Returns once somebody has reached the step and the process has been killed."""
         wait_for(arm(self.crash, step, pid).exists, f"nobody came by {step}")
 
+    @cached_property
+    def snapshots(self) -> Snapshots:
+        return Snapshots(self.loaded, self.connections)
+
     @property
     def crash(self) -> Path:
         return self.folder / "crash"
@@ -116,14 +121,12 @@ class Shop:
     def settle(self) -> None:
         """Wait until the engine has read everything and has delivered what came of it."""
         engine = self.engine()
-        snapshots = Snapshots(self.loaded, self.connections)
 
         def is_settled() -> bool:
             assert engine.poll() is None, self.log.read_text()[-3000:]
-            return all(source.lag == 0 for source in snapshots.take()) and not self.undelivered()
+            return all(source.lag == 0 for source in self.snapshots.take()) and not self.undelivered()
 
         wait_for(is_settled, "the engine did not come to rest")
-        snapshots.close()
 
     def undelivered(self) -> int:
         [(waiting,)] = self.rows(

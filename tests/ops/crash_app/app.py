@@ -19,8 +19,8 @@ from headrace import (
 )
 
 app = App("crash")
-app.source("clickstream", max_batch=300)
-app.source("payments", max_batch=200)
+app.source("clickstream", max_batch=800)
+app.source("payments", max_batch=500)
 
 app.metric(
     "by_minute",
