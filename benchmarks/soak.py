@@ -182,7 +182,9 @@ def main() -> None:
     with scratch_store() as url:
         for sizes, seconds in soak(url, options.keys, options.hours, options.per_minute):
             hours.append(sizes)
-            console.print(f"hour {len(hours)}: {seconds:.1f} s", style="dim")
+            state = [sizes[name] for tables in STATE.values() for name in tables]
+            rows, size = sum(s.rows for s in state), sum(s.size for s in state) / 2**20
+            console.print(f"hour {len(hours)}: {rows:,} rows of state, {size:.1f} MB; took {seconds:.1f} s")
     last = len(hours)
     table = Table("table", "rows, hour 2", f"hour {last}", "grown", "MB, hour 2", f"hour {last}", "grown")
     others = sorted(set(hours[-1]) - set(WATCHED))

@@ -25,6 +25,7 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
     folder = tmp_path_factory.mktemp("crash")
     with Services(folder, Settings(folder=folder)) as services:
         shop = open_shop(folder, services)
+        shop.send(EVENTS, seed=1)
         try:
             yield shop
             shop.stop()
@@ -35,7 +36,6 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
 
 
 def test_killing_the_driver_at_every_step(shop: Shop) -> None:
-    shop.send(EVENTS, seed=1)
     # What is in an outbox goes out before Spark has started: killed there, an engine costs a few seconds.
     for step in (*STEPS, *OUTBOX_STEPS):
         engine = shop.engine()
