@@ -175,7 +175,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
     parser.add_argument("--keys", type=int, default=200_000)
     parser.add_argument("--hours", type=int, default=24)
-    parser.add_argument("--per-minute", type=int, default=1_000, help="events in each simulated minute")
+    parser.add_argument("--per-minute", type=int, default=500, help="events in each simulated minute")
     options = parser.parse_args()
     console = Console(width=110)
     hours: list[dict[str, Size]] = []
