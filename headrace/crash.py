@@ -21,8 +21,8 @@ STEPS = (
     "before_store_commit",
     "after_store_commit",
 )
-# Between the commit of an alert's event in the outbox and the note that it is published.
-ALERT_STEPS = ("before_alert_publish", "before_alert_commit", "after_alert_commit")
+# Between the commit of an alert or a result in an outbox and the note that it is published.
+OUTBOX_STEPS = ("before_outbox_publish", "before_outbox_commit", "after_outbox_commit")
 
 
 def arm(file: Path, step: str, pid: int | str) -> Path:

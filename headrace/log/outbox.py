@@ -77,7 +77,7 @@ class OutboxTopic:
         """All or nothing. After an error nobody knows which: `open` again, and it tells."""
         producer = self._producer
         assert producer is not None, "open comes first"
-        crash_point("before_alert_publish")
+        crash_point("before_outbox_publish")
         try:
             producer.begin_transaction()
             for record in records:
@@ -85,10 +85,10 @@ class OutboxTopic:
             place = kafka.TopicPartition(self.topic, 0, records[-1].position + 1, metadata=self._epoch)
             marker = ([place], group_metadata(self._options, self._group), COMMIT_SECONDS)
             within(LIMIT, lambda: producer.send_offsets_to_transaction(*marker))
-            crash_point("before_alert_commit")
+            crash_point("before_outbox_commit")
             within(LIMIT, lambda: producer.commit_transaction(COMMIT_SECONDS))
             self._confirm(place)
-            crash_point("after_alert_commit")
+            crash_point("after_outbox_commit")
         except BaseException:
             self.close()
             raise

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headrace import tumbling
-from headrace.crash import ALERT_STEPS, VARIABLE, arm
+from headrace.crash import OUTBOX_STEPS, VARIABLE, arm
 from headrace.local.connect import connections_of
 from headrace.local.services import Services
 from headrace.log.scan import LogRecord, TopicReader
@@ -99,7 +99,7 @@ def test_events_are_published_once_and_in_order(published: Published) -> None:
 
 
 def test_killed_at_every_step(published: Published, tmp_path: Path) -> None:
-    for step in ALERT_STEPS:
+    for step in OUTBOX_STEPS:
         published.happen(2)
         happened = arm(tmp_path / "crash", step, "self")
         killed = published.process(tmp_path / "crash")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from headrace.crash import ALERT_STEPS, VARIABLE, arm
+from headrace.crash import OUTBOX_STEPS, VARIABLE, arm
 from headrace.declared import FlowTopic
 from headrace.joins import lane_name
 from headrace.local.connect import connections_of
@@ -53,7 +53,7 @@ def test_killed_at_every_step(spark: SparkSession, services: Services, tmp_path:
             timeout=90,
         )
 
-    for n, step in enumerate(ALERT_STEPS):
+    for n, step in enumerate(OUTBOX_STEPS):
         keys = [f"{step}-{k}" for k in range(5)]
         shop.happen("orders", *((n, key, "1") for key in keys))
         shop.happen("payments", *((n, key, "2" if k == 0 else "1") for k, key in enumerate(keys)))
