@@ -13,6 +13,11 @@ FLOW_TABLES = (
         at timestamptz NOT NULL DEFAULT now()
     )
     """,
+    # A record that must be what the gate would have published, to the byte; key and value are empty then.
+    "ALTER TABLE headrace.outbox ADD COLUMN IF NOT EXISTS exact_partition int",
+    "ALTER TABLE headrace.outbox ADD COLUMN IF NOT EXISTS exact_key bytea",
+    "ALTER TABLE headrace.outbox ADD COLUMN IF NOT EXISTS exact_value bytea",
+    "ALTER TABLE headrace.outbox ADD COLUMN IF NOT EXISTS exact_headers bytea",
     "CREATE INDEX IF NOT EXISTS outbox_by_lane ON headrace.outbox (query, topic, position)",
     """
     CREATE TABLE IF NOT EXISTS headrace.outbox_lanes (
@@ -93,28 +98,6 @@ FLOW_TABLES = (
         decision text NOT NULL,
         count bigint NOT NULL,
         PRIMARY KEY (app, signals, decision)
-    )
-    """,
-    """
-    CREATE TABLE IF NOT EXISTS headrace.enrich_totals (
-        app text NOT NULL,
-        enrich text NOT NULL,
-        outcome text NOT NULL,
-        count bigint NOT NULL,
-        PRIMARY KEY (app, enrich, outcome)
-    )
-    """,
-    # The tables that events are looked up in, as the engine last read them.
-    """
-    CREATE TABLE IF NOT EXISTS headrace.dimensions (
-        app text NOT NULL,
-        name text NOT NULL,
-        place text NOT NULL,
-        rows bigint NOT NULL,
-        loaded_at timestamptz NOT NULL,
-        checked_at timestamptz NOT NULL,
-        problem text NOT NULL,
-        PRIMARY KEY (app, name)
     )
     """,
 )

@@ -110,7 +110,12 @@ def test_the_events_own_numbers_stay_as_they_were_written() -> None:
         ({"columns": {}}, "adds nothing"),
         ({"columns": {"category": "kind"}}, "no column of a table"),
         ({"columns": {"category": "customers.kind"}}, "no column of a table"),
-        ({"unknown": "retry"}, "no unknown='retry'"),
+        ({"unknown": "again"}, "no unknown='again'"),
+        ({"retry_for": "1 minute"}, "retry_for is for unknown='retry'"),
+        ({"unknown": "retry", "retry_for": "soon"}, "retry_for: 'soon' is not a duration"),
+        ({"unknown": "retry", "retry_for": "0 s"}, "retry_for is nothing"),
+        ({"unknown": "retry", "then": "retry"}, "no then='retry'"),
+        ({"unknown": "retry", "waiting_limit": 0}, "waiting_limit must be at least 1"),
         ({"topic": "a b"}, "no name for a topic"),
     ],
 )
