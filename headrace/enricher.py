@@ -17,8 +17,8 @@ from headrace.dimensions import ALWAYS, Versions, json_text
 from headrace.enrich import Enrich
 
 FOUND, NO_KEY, UNKNOWN = range(3)  # of several tables, the last one says it
-WAITING = "waiting"
-# What an event has become in the end; one that waits has no outcome yet.
+PENDING = "pending"
+# What an event has become in the end; one that is pending waits for a table and will have one of these.
 OUTCOMES = ("found", "no_key", "unknown", "dead_lettered", "retried")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DECODER = json.JSONDecoder()
@@ -71,7 +71,7 @@ class Enricher:
     @property
     def outcomes(self) -> tuple[str, str, str]:
         """How FOUND, NO_KEY and UNKNOWN are counted."""
-        unknown = WAITING if self.waits else "dead_lettered" if self.dead_letters else "unknown"
+        unknown = PENDING if self.waits else "dead_lettered" if self.dead_letters else "unknown"
         return ("found", "no_key", unknown)
 
     @property

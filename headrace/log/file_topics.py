@@ -24,7 +24,7 @@ from headrace.fates import ACCEPTED, LATE, REJECTED, Tally
 from headrace.log.arrivals import fields_of, instant_of
 from headrace.log.enriched import EnrichedBatch, accepted_of
 from headrace.log.file_source import BatchFile
-from headrace.log.publish import Enriching, lookup_columns, no_outcomes
+from headrace.log.publish import Enriching, lookup_columns
 from headrace.log.publish_task import count_fates
 
 NAMES = {ACCEPTED: "accepted", REJECTED: "rejected", LATE: "late"}
@@ -84,7 +84,7 @@ class FileTopics:
         """The enriched events in the order of the lines, to `TOPIC.jsonl`."""
         if self._enriching is None:
             return []
-        tallies = no_outcomes(self._enriching)
+        tallies = []
         enrichers = self._enriching.enrichers(batch_id)
         for part in judged.sort_by("line").to_batches():
             for enricher in enrichers:

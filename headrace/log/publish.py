@@ -37,8 +37,6 @@ class Enriching(Protocol):
     @property
     def fields(self) -> tuple[str, ...]: ...
     @property
-    def names(self) -> tuple[str, ...]: ...
-    @property
     def topics(self) -> tuple[str, ...]: ...
     def shared(self, spark: SparkSession, batch_id: int) -> Any: ...
 
@@ -122,7 +120,7 @@ class Publisher:
             *lookup_columns(self.enriching),
         )
         results = columns.mapInArrow(partial(run_task, plan), TALLY_TYPE).collect()
-        return [*(_tally(row) for row in results), *no_outcomes(self.enriching)]
+        return [_tally(row) for row in results]
 
     def _read_markers(self, tasks: int) -> dict[int, Marker]:
         markers = {}
@@ -141,12 +139,6 @@ def lookup_columns(enriching: Enriching | None) -> list[Column]:
         return []
     asked = [F.col("fields")[n].cast("string").alias(lookup_column(n)) for n in enriching.fields]
     return [*asked, F.col("offset").alias(OFFSET), F.unix_micros("log_time").alias(LOG_TIME)]
-
-
-def no_outcomes(enriching: Enriching | None) -> list[Tally]:
-    """So that an enrichment has a part in every batch, also if nothing was accepted."""
-    names = enriching.names if enriching is not None else ()
-    return [Tally(0, enriched={f"{name}:found": 0}) for name in names]
 
 
 def limit_arrow_rows(rows: DataFrame, longest: int) -> None:

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from headrace.crash import crash_point
-from headrace.enricher import WAITING, Enricher
+from headrace.enricher import PENDING, Enricher
 from headrace.fates import ACCEPTED, LATE, REJECTED, Tally, by_partition, latest
 from headrace.log.enriched import EnrichedBatch, accepted_of
 from headrace.log.markers import NoAnswer, confirm, group_metadata, marker_reader, within
@@ -303,7 +303,7 @@ def as_published(metadata: str, again: list[Tally]) -> list[Tally]:
         Tally(tally.partition, waiting={name: events})
         for tally in again
         for name, events in tally.waiting.items()
-        if f"{name}:{WAITING}" in waited
+        if f"{name}:{PENDING}" in waited
     ]
 
 

@@ -44,10 +44,6 @@ class Enrichment:
         return tuple(dict.fromkeys(table.on for enrich in self._declared for table in enrich.tables))
 
     @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(enrich.name for enrich in self._declared)
-
-    @property
     def topics(self) -> tuple[str, ...]:
         return tuple(topic for enrich in self._declared for topic in enrich.topics)
 

@@ -12,7 +12,7 @@ from headrace.contracts.json_schema import json_schema
 from headrace.contracts.model import Contract
 from headrace.dimensions import Versions
 from headrace.enrich import Enrich, enriched_contract
-from headrace.enricher import OUTCOMES, UNKNOWN, WAITING, LaterLookup
+from headrace.enricher import OUTCOMES, PENDING, UNKNOWN, LaterLookup
 from headrace.fates import EnrichedPart
 from headrace.gate.ledger import Batch
 from headrace.log.enriched import unknown_keys
@@ -20,10 +20,8 @@ from headrace.log.waiting import WaitingEvent, unpacked
 from headrace.store.connection import Connection
 from headrace.store.dimensions import Dimensions, note_tables
 from headrace.store.enrich_waiting import Waiting
-from headrace.store.outbox import ExactRecord, account, count, open_lane, put_exact
+from headrace.store.outbox import ExactRecord, account, open_lane, put_exact
 from headrace.store.source_accounts import Watermarks
-
-ENDED = ("unknown", "dead_lettered")  # no table knew it
 
 
 class EnrichFold:
@@ -35,17 +33,12 @@ class EnrichFold:
         self._app, self._query, self._contract, self._enrich = app, query, contract, enrich
         self._tables = [dimensions.live(table) for table in enrich.tables]
         self._waiting = Waiting(app, enrich)
-        self._key = (query, enrich.fold, "")
 
     def prepare(self, connection: Connection, watermarks: Watermarks) -> None:
         """An enrichment that no longer lets events wait ends those that do."""
         note_tables(connection, self._app, self._tables)
         if self._enrich.retry is not None:
             self._waiting.define(connection)
-            connection.execute(
-                "UPDATE headrace.flow_sides SET pending_in = %s WHERE query = %s AND flow = %s AND side = %s",
-                (self._waiting.place, *self._key),
-            )
         if self._waiting.state(connection) is not None:
             for topic in self._enrich.topics:
                 open_lane(connection, self._query, topic)
@@ -53,14 +46,14 @@ class EnrichFold:
                 self._end(connection, self._waiting.take_all(connection), self._current()[0])
 
     def merge(self, connection: Connection, batch: Batch, part: EnrichedPart, before: Watermarks) -> None:
-        counts = Counter({outcome: n for outcome, n in part.counts.items() if outcome != WAITING})
+        counts = Counter({outcome: n for outcome, n in part.counts.items() if outcome != PENDING})
         events = [event for packed in part.waiting for event in unpacked(packed)]
         taken = counts.total() + len(events)
         if events:
             counts += self._keep(connection, events)
         accepted = sum(entry.accepted for entry in batch.entries)
         account(connection, self._query, batch.batch_id, self._enrich.fold, "", (accepted, taken, 0))
-        self._count(connection, counts, batch.batch_id, taken)
+        self._count(connection, counts)
         note_tables(connection, self._app, self._tables)
 
     def advance(
@@ -108,8 +101,7 @@ class EnrichFold:
             "SELECT outcome, count FROM headrace.enrich_totals WHERE app = %s AND enrich = %s",
             (self._app, self._enrich.name),
         )
-        waiting, _ = self._waiting.state(connection) or (0, "")
-        return {**dict.fromkeys(OUTCOMES, 0), **dict(found.fetchall()), WAITING: waiting}
+        return {**dict.fromkeys((*OUTCOMES, PENDING), 0), **dict(found.fetchall())}
 
     def _current(self) -> tuple[dict[str, Versions], str]:
         found = {live.dimension.name: live.edition() for live in self._tables}
@@ -164,21 +156,10 @@ class EnrichFold:
             put_exact(connection, self._query, records)
         return counts
 
-    def _count(
-        self, connection: Connection, counts: Counter[str], batch_id: int | None = None, taken: int = 0
-    ) -> None:
+    def _count(self, connection: Connection, counts: Counter[str]) -> None:
         with connection.cursor() as cursor:
             cursor.executemany(
                 "INSERT INTO headrace.enrich_totals AS known VALUES (%s, %s, %s, %s)"
                 " ON CONFLICT (app, enrich, outcome) DO UPDATE SET count = known.count + excluded.count",
                 [(self._app, self._enrich.name, outcome, counts[outcome]) for outcome in OUTCOMES],
             )
-        ended = sum(counts[outcome] for outcome in ENDED)
-        waits = self._enrich.retry is not None
-        count(
-            *(connection, self._key, batch_id),
-            taken=taken,
-            matched=counts.total() - ended,
-            unmatched=ended,
-            pending_in=self._waiting.place if waits else None,
-        )

@@ -18,6 +18,7 @@ from psycopg.types.json import Jsonb
 
 from headrace.dimensions import Versions
 from headrace.enrich import Enrich
+from headrace.enricher import PENDING
 from headrace.store.connection import Connection
 from headrace.store.dimensions import Dimensions, LiveDimension
 
@@ -69,7 +70,8 @@ class Pins:
         if not self._limits:
             return current
         rows = connection.execute(
-            "SELECT enrich, waiting FROM headrace.enrich_waits WHERE app = %s", (self._app,)
+            "SELECT enrich, count FROM headrace.enrich_totals WHERE app = %s AND outcome = %s",
+            (self._app, PENDING),
         )
         waiting: dict[str, int] = dict(rows.fetchall())
         waits = sorted(name for name, limit in self._limits.items() if waiting.get(name, 0) < limit)

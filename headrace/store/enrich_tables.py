@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 ENRICH_TABLES = (
-    # How many of each outcome there have been, for counters.
+    # How many of each outcome there have been, for counters; of `pending`, how many wait now.
     """
     CREATE TABLE IF NOT EXISTS headrace.enrich_totals (
         app text NOT NULL,
@@ -13,12 +13,11 @@ ENRICH_TABLES = (
         PRIMARY KEY (app, enrich, outcome)
     )
     """,
-    # How many events wait, and in which editions of the tables they have been looked up.
+    # In which editions of the tables all events that wait have been looked up.
     """
     CREATE TABLE IF NOT EXISTS headrace.enrich_waits (
         app text NOT NULL,
         enrich text NOT NULL,
-        waiting bigint NOT NULL DEFAULT 0,
         looked_up text NOT NULL DEFAULT '',
         PRIMARY KEY (app, enrich)
     )

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 from psycopg import sql
 
 from headrace.enrich import Enrich
+from headrace.enricher import PENDING
 from headrace.log.waiting import WaitingEvent
 from headrace.store.connection import Connection
 from headrace.store.outbox import headers_of_bytes, headers_to_bytes
 from headrace.windows import MICROSECOND
 
 _COLUMNS = sql.SQL('partition, "offset", event_time, log_time, keys, key, value, headers')
-# Postgres keeps no NUL in a text, and a key may have one: keys are bytes. `matched` is what the audit of
-# flows asks for: a row is here until it has an outcome.
+# Postgres keeps no NUL in a text, and a key may have one: keys are bytes.
 _TABLE = """
     CREATE TABLE IF NOT EXISTS {} (
         partition int NOT NULL,
@@ -28,7 +28,6 @@ _TABLE = """
         headers bytea NOT NULL,
         clock text NOT NULL,
         until bigint NOT NULL,
-        matched boolean NOT NULL DEFAULT false,
         since timestamptz NOT NULL DEFAULT now(),
         PRIMARY KEY (partition, "offset")
     )
@@ -49,8 +48,7 @@ class Waiting:
 
     def __init__(self, app: str, enrich: Enrich) -> None:
         self._app, self._enrich = app, enrich
-        self.place = [app, f"{enrich.name}__waiting"]
-        self._table = sql.Identifier(*self.place)
+        self._table = sql.Identifier(app, f"{enrich.name}__waiting")
 
     def define(self, connection: Connection) -> None:
         index = sql.Identifier(f"{self._enrich.name}__waiting_until")
@@ -67,8 +65,10 @@ class Waiting:
     def state(self, connection: Connection) -> tuple[int, str] | None:
         """How many wait, and the editions that all of them were looked up in; None if nothing ever could."""
         found = connection.execute(
-            "SELECT waiting, looked_up FROM headrace.enrich_waits WHERE app = %s AND enrich = %s",
-            (self._app, self._enrich.name),
+            "SELECT coalesce(t.count, 0), looked_up FROM headrace.enrich_waits w"
+            " LEFT JOIN headrace.enrich_totals t ON t.app = w.app AND t.enrich = w.enrich AND t.outcome = %s"
+            " WHERE w.app = %s AND w.enrich = %s",
+            (PENDING, self._app, self._enrich.name),
         ).fetchone()
         return None if found is None else (found[0], found[1])
 
@@ -121,11 +121,16 @@ class Waiting:
         """How many wait now, and what all of them were looked up in if that is new."""
         connection.execute(
             sql.SQL(
-                "UPDATE headrace.enrich_waits SET waiting = (SELECT count(*) FROM {}),"
-                " looked_up = coalesce(%s, looked_up) WHERE app = %s AND enrich = %s"
+                "INSERT INTO headrace.enrich_totals SELECT %s, %s, %s, count(*) FROM {}"
+                " ON CONFLICT (app, enrich, outcome) DO UPDATE SET count = excluded.count"
             ).format(self._table),
-            (looked_up, self._app, self._enrich.name),
+            (self._app, self._enrich.name, PENDING),
         )
+        if looked_up is not None:
+            connection.execute(
+                "UPDATE headrace.enrich_waits SET looked_up = %s WHERE app = %s AND enrich = %s",
+                (looked_up, self._app, self._enrich.name),
+            )
 
     def _taken(self, connection: Connection, leaving: sql.SQL, values: tuple[Any, ...]) -> list[WaitingEvent]:
         rows = connection.execute(

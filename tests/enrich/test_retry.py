@@ -85,11 +85,9 @@ def check(stream: WaitingStream, spans: Sequence[Span], wanted: dict[tuple[int, 
     counted = stream.counts()
     assert {name: count for name, count in counted.items() if count} == {
         **{name: count for name, count in outcomes.items() if count},
-        **({"waiting": len(arrived) - len(wanted)} if len(arrived) > len(wanted) else {}),
+        **({"pending": len(arrived) - len(wanted)} if len(arrived) > len(wanted) else {}),
     }
-    audit = stream.audit()
-    assert audit.unaccounted == 0, audit.notes
-    assert (audit.taken, audit.pending) == (len(arrived), len(arrived) - len(wanted))
+    stream.check_accounts()
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -152,7 +150,7 @@ def arrived(*products: str, first: int = 0) -> list[Arrived]:
 def test_no_more_wait_than_there_is_room_for(services: Services, tmp_path: Path) -> None:
     stream = WaitingStream(services.store_url, tmp_path, waiting_limit=3, then="dead_letter")
     stream.feed(arrived("p1", "p1", "p2", "p3", "p1"))
-    assert (stream.counts()["waiting"], stream.counts()["dead_lettered"]) == (3, 2)
+    assert (stream.counts()["pending"], stream.counts()["dead_lettered"]) == (3, 2)
     assert (stream.direct, [s.topic for s in stream.late()]) == ([], [DEAD, DEAD])
     stream.feed(arrived("p1", "p9", first=5))  # full: the gate itself sends them to the dead letters
     assert [s.topic for s in stream.direct] == [DEAD, DEAD]
@@ -165,11 +163,11 @@ def test_no_more_wait_than_there_is_room_for(services: Services, tmp_path: Path)
         **dict.fromkeys(("found", "no_key", "unknown"), 0),
         "dead_lettered": 4,
         "retried": 2,
-        "waiting": 1,
+        "pending": 1,
     }
     stream.feed(arrived("p8", "p8", "p8", first=7))  # room for two again
-    assert (stream.counts()["waiting"], stream.counts()["dead_lettered"]) == (3, 5)
-    assert stream.audit().unaccounted == 0
+    assert (stream.counts()["pending"], stream.counts()["dead_lettered"]) == (3, 5)
+    stream.check_accounts()
 
 
 def test_what_has_waited_is_what_the_gate_would_have_sent(services: Services, tmp_path: Path) -> None:
@@ -203,10 +201,10 @@ def test_a_transaction_that_is_rolled_back_looks_again(services: Services, tmp_p
 
     with pytest.raises(RuntimeError, match="lost"):
         stream.store.transact(lost)
-    assert stream.counts()["waiting"] == 2
+    assert stream.counts()["pending"] == 2
     assert stream.tick()
     assert not stream.tick()
-    assert (stream.counts()["waiting"], stream.counts()["retried"], len(stream.late())) == (1, 1, 1)
+    assert (stream.counts()["pending"], stream.counts()["retried"], len(stream.late())) == (1, 1, 1)
 
 
 def test_events_do_not_wait_any_more_when_that_is_no_longer_declared(
@@ -225,7 +223,7 @@ def test_events_do_not_wait_any_more_when_that_is_no_longer_declared(
         stream.enrich = stream.declared(unknown="dead_letter")
 
     stream.feed(events, lost_after=1, meanwhile=change)  # the first attempt let them wait
-    assert (stream.counts()["dead_lettered"], stream.counts()["waiting"]) == (4, 0)
+    assert (stream.counts()["dead_lettered"], stream.counts()["pending"]) == (4, 0)
     assert [s.topic for s in stream.late()] == [DEAD] * 4
 
     def change_back() -> None:
@@ -233,6 +231,6 @@ def test_events_do_not_wait_any_more_when_that_is_no_longer_declared(
 
     stream.start()
     stream.feed(arrived("p5", first=4), lost_after=1, meanwhile=change_back)  # the first attempt did not
-    assert (stream.counts()["dead_lettered"], stream.counts()["waiting"]) == (5, 0)
+    assert (stream.counts()["dead_lettered"], stream.counts()["pending"]) == (5, 0)
     assert len(stream.direct) == 1
-    assert stream.audit().unaccounted == 0
+    stream.check_accounts()

@@ -15,19 +15,17 @@ from typing import Any, NamedTuple
 
 import psycopg
 import pyarrow as pa
+from psycopg import sql
 
 from headrace import App, table
 from headrace.contracts import Contract, load_contract
 from headrace.enrich import Enrich
-from headrace.enricher import OUTCOMES, Enricher
+from headrace.enricher import OUTCOMES, PENDING, Enricher
 from headrace.fates import ACCEPTED, Tally, by_partition
 from headrace.gate.batch import _enriched
 from headrace.gate.ledger import Batch, Entry
 from headrace.log.enriched import LOG_TIME, OFFSET, EnrichedBatch
-from headrace.log.publish import no_outcomes
 from headrace.log.publish_task import as_published, to_metadata
-from headrace.ops.audit_flows import flow_audits
-from headrace.ops.audit_report import FlowAudit
 from headrace.ops.enrichment import Enrichment
 from headrace.store.connection import Store
 from headrace.store.dimensions import Dimensions
@@ -50,9 +48,9 @@ status: active
 schema:
   - name: clicks
     properties:
-      - {name: event_id, logicalType: string, required: true, primaryKey: true}
+      - {name: event_id, logicalType: string, required: true, primaryKey: true, partitioned: true}
       - {name: event_time, logicalType: timestamp, required: true}
-      - {name: product_id, logicalType: string, partitioned: true}
+      - {name: product_id, logicalType: string}
 slaProperties:
   - {property: retention, value: 7, unit: d}
 customProperties:
@@ -136,7 +134,7 @@ class WaitingStream:
             meanwhile()
             self.start()
         tallies = self._publish(tasks, events, markers)
-        self.ledger.record(self._batch(events), _enriched([*tallies, *no_outcomes(self.enrichment)]))
+        self.ledger.record(self._batch(events), _enriched(tallies))
         self._batches += 1
 
     def _publish(
@@ -218,15 +216,23 @@ class WaitingStream:
     def counts(self) -> dict[str, int]:
         with psycopg.connect(self._url) as connection:
             found = connection.execute(
-                "SELECT outcome, count FROM headrace.enrich_totals WHERE app = %s"
-                " UNION ALL SELECT 'waiting', waiting FROM headrace.enrich_waits WHERE app = %s",
-                (self.app, self.app),
+                "SELECT outcome, count FROM headrace.enrich_totals WHERE app = %s", (self.app,)
             )
-            return {**dict.fromkeys(OUTCOMES, 0), **dict(found.fetchall())}
+            return {**dict.fromkeys((*OUTCOMES, PENDING), 0), **dict(found.fetchall())}
 
-    def audit(self) -> FlowAudit:
-        [audit] = self.store.transact(lambda connection: flow_audits(connection, self.app))
-        return audit
+    def check_accounts(self) -> None:
+        """What was accepted was taken, has an outcome or is pending; and what is pending is there."""
+        with psycopg.connect(self._url) as connection:
+            [accepted, taken] = connection.execute(
+                "SELECT sum(accepted), sum(taken) FROM headrace.flow_ledger WHERE query = %s", (self.app,)
+            ).fetchone() or (0, 0)
+            [waiting] = connection.execute(
+                sql.SQL("SELECT count(*) FROM {}").format(
+                    sql.Identifier(self.app, "clicks_enriched__waiting")
+                )
+            ).fetchone() or (0,)
+        counts = self.counts()
+        assert (accepted, taken, waiting) == (taken, sum(counts.values()), counts[PENDING])
 
 
 def micros(time: datetime) -> int:
