@@ -21,7 +21,7 @@ COLUMNS = {"category": "kind", "list_price": "price"}
 
 
 def row(r: random.Random, number: int) -> DimensionRow:
-    since = START + timedelta(seconds=r.randrange(-60, 240))
+    since = START + timedelta(seconds=r.randrange(-300, 200))
     return DimensionRow(f"p{number}", since, {"kind": r.choice(["kettle", "pan", "чайник"]), "price": number})
 
 
@@ -90,14 +90,14 @@ def check(stream: WaitingStream, spans: Sequence[Span], wanted: dict[tuple[int, 
     stream.check_accounts()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_an_event_waits_for_its_key_as_the_oracle_says(
     services: Services, tmp_path: Path, seed: int, size: int
 ) -> None:
     r = random.Random(seed)
     spans = spans_of(r, 150)
-    horizon = timedelta(seconds=r.choice([20, 60, 200]))
+    horizon = timedelta(seconds=r.choice([30, 60, 200]))
     then = ["keep", "dead_letter"][seed % 2]
     seconds = int(horizon.total_seconds())
     stream = WaitingStream(services.store_url, tmp_path, retry_for=f"{seconds} s", then=then)
