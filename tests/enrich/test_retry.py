@@ -22,11 +22,13 @@ COLUMNS = {"category": "kind", "list_price": "price"}
 
 def row(r: random.Random, number: int) -> DimensionRow:
     since = START + timedelta(seconds=r.randrange(-300, 200))
-    return DimensionRow(f"p{number}", since, {"kind": r.choice(["kettle", "pan", "чайник"]), "price": number})
+    until = since + timedelta(seconds=r.randrange(20, 200)) if r.random() < 0.3 else None
+    values = {"kind": r.choice(["kettle", "pan", "чайник"]), "price": number}
+    return DimensionRow(f"p{number}", since, values, until)
 
 
 def spans_of(r: random.Random, events: int, removing: bool = False) -> list[Span]:
-    """The table starts empty and learns: also of versions that begin long ago, late."""
+    """The table starts empty and learns: also of versions that began, or ended, long ago."""
     places = sorted(r.sample(range(5, events), 6))
     offsets, rows, spans = Counter[int](), dict[tuple[str, datetime], DimensionRow](), []
     arrivals: list[Arrived] = []

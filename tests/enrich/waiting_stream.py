@@ -95,7 +95,13 @@ class WaitingStream:
         self.start()
 
     def declared(self, **more: Any) -> Enrich:
-        products = table("products", key="product_id", file=str(self.file), types={"price": "number"})
+        products = table(
+            "products",
+            key="product_id",
+            file=str(self.file),
+            valid_to="valid_to",
+            types={"price": "number"},
+        )
         columns = {"category": "products.kind", "list_price": "products.price"}
         given = {"of": "clicks", "with_": products, "columns": columns, "topic": TOPIC, "unknown": "retry"}
         return App("shop").enrich("clicks_enriched", **(given | more))
@@ -104,9 +110,8 @@ class WaitingStream:
         """The table, as others see it all at once."""
         lines = ["product_id,valid_from,valid_to,kind,price"]
         for row in rows:
-            lines.append(
-                f"{row.key},{row.valid_from.isoformat()},,{row.values['kind']},{row.values['price']}"
-            )
+            times = (row.valid_from.isoformat(), row.valid_to.isoformat() if row.valid_to else "")
+            lines.append(f"{row.key},{','.join(times)},{row.values['kind']},{row.values['price']}")
         draft = self.file.with_suffix(".draft")
         draft.write_text("\n".join(lines) + "\n")
         draft.rename(self.file)
