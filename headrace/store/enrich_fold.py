@@ -74,9 +74,13 @@ class EnrichFold:
 
     def refresh(self, connection: Connection) -> bool:
         """Look up those that wait in tables that are new since; returns whether one was found."""
+        if self._enrich.retry is None:
+            return False
         waiting, looked_up = self._waiting.state(connection) or (0, "")
+        if not waiting:
+            return False
         tables, edition = self._current()
-        if not waiting or looked_up == edition:
+        if looked_up == edition:
             return False
         lookup = LaterLookup(self._enrich, tables)
         known = [
