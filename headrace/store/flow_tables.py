@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.store.columns import add_column
+
 FLOW_TABLES = (
     """
     CREATE TABLE IF NOT EXISTS headrace.outbox (
@@ -14,10 +16,10 @@ FLOW_TABLES = (
     )
     """,
     # A record that must be what the gate would have published, to the byte; key and value are empty then.
-    "ALTER TABLE headrace.outbox ADD COLUMN IF NOT EXISTS exact_partition int",
-    "ALTER TABLE headrace.outbox ADD COLUMN IF NOT EXISTS exact_key bytea",
-    "ALTER TABLE headrace.outbox ADD COLUMN IF NOT EXISTS exact_value bytea",
-    "ALTER TABLE headrace.outbox ADD COLUMN IF NOT EXISTS exact_headers bytea",
+    add_column("outbox", "exact_partition", "int"),
+    add_column("outbox", "exact_key", "bytea"),
+    add_column("outbox", "exact_value", "bytea"),
+    add_column("outbox", "exact_headers", "bytea"),
     "CREATE INDEX IF NOT EXISTS outbox_by_lane ON headrace.outbox (query, topic, position)",
     """
     CREATE TABLE IF NOT EXISTS headrace.outbox_lanes (
