@@ -1,18 +1,8 @@
-"""The tables of enrichment: what it has counted, what its batches used, where it looks things up."""
+"""The tables of enrichment with events that wait: what its batches used, and where they were looked up."""
 
 from __future__ import annotations
 
 ENRICH_TABLES = (
-    # How many of each outcome there have been, for counters; of `pending`, how many wait now.
-    """
-    CREATE TABLE IF NOT EXISTS headrace.enrich_totals (
-        app text NOT NULL,
-        enrich text NOT NULL,
-        outcome text NOT NULL,
-        count bigint NOT NULL,
-        PRIMARY KEY (app, enrich, outcome)
-    )
-    """,
     # In which editions of the tables all events that wait have been looked up.
     """
     CREATE TABLE IF NOT EXISTS headrace.enrich_waits (
@@ -38,19 +28,6 @@ ENRICH_TABLES = (
         edition text NOT NULL,
         content bytea NOT NULL,
         PRIMARY KEY (query, name, edition)
-    )
-    """,
-    # The tables that events are looked up in, as the engine last read them.
-    """
-    CREATE TABLE IF NOT EXISTS headrace.dimensions (
-        app text NOT NULL,
-        name text NOT NULL,
-        place text NOT NULL,
-        rows bigint NOT NULL,
-        loaded_at timestamptz NOT NULL,
-        checked_at timestamptz NOT NULL,
-        problem text NOT NULL,
-        PRIMARY KEY (app, name)
     )
     """,
 )

@@ -102,4 +102,26 @@ FLOW_TABLES = (
         PRIMARY KEY (app, signals, decision)
     )
     """,
+    """
+    CREATE TABLE IF NOT EXISTS headrace.enrich_totals (
+        app text NOT NULL,
+        enrich text NOT NULL,
+        outcome text NOT NULL,
+        count bigint NOT NULL,
+        PRIMARY KEY (app, enrich, outcome)
+    )
+    """,
+    # The tables that events are looked up in, as the engine last read them.
+    """
+    CREATE TABLE IF NOT EXISTS headrace.dimensions (
+        app text NOT NULL,
+        name text NOT NULL,
+        place text NOT NULL,
+        rows bigint NOT NULL,
+        loaded_at timestamptz NOT NULL,
+        checked_at timestamptz NOT NULL,
+        problem text NOT NULL,
+        PRIMARY KEY (app, name)
+    )
+    """,
 )
