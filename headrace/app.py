@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headrace.alerts import Alert, Severity, State, make_alert
 from headrace.dimensions import Dimension
-from headrace.enrich import Enrich, Unknown, make_enrich
+from headrace.enrich import End, Enrich, Unknown, make_enrich
 from headrace.errors import AppError
 from headrace.joins import Join, Kind, On, Order, make_join
 from headrace.measures import Measure
@@ -272,15 +272,21 @@ class App:
         columns: Mapping[str, str],
         topic: str,
         unknown: Unknown = "keep",
+        retry_for: str | None = None,
+        then: End | None = None,
+        waiting_limit: int | None = None,
     ) -> Enrich:
         """Publish every accepted event again, with columns of tables as they were at its time.
 
-        An event whose key a table does not know is kept with a marker, or goes to a dead-letter topic.
+        An event whose key a table does not know is kept with a marker, goes to a dead-letter topic, or
+        (`unknown="retry"`) waits until the table knows it: for `retry_for` after its arrival ("10 minutes"),
+        at most `waiting_limit` events (100,000); after that it is kept, or what `then` says.
         """
         line = _callers_line()
         if name in self.enrichments:
             raise _twice("enrich", name, line, self.enrichments[name].declared_at)
-        enrich = make_enrich(name, of, self._tables(with_), columns, unknown, topic, line)
+        retry = (retry_for, then, waiting_limit)
+        enrich = make_enrich(name, of, self._tables(with_), columns, unknown, topic, line, retry)
         self.enrichments[name] = enrich
         return enrich
 

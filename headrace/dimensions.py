@@ -51,6 +51,8 @@ def table(
     as_of: str = "event_time",
     file: str = "",
     store: str = "",
+    lake: str = "",
+    replica: str = "",
     valid_from: str = "valid_from",
     valid_to: str = "",
     types: Mapping[str, ColumnType] | None = None,
@@ -66,6 +68,13 @@ def table(
     what = f"table '{name}'"
     if not NAME.fullmatch(name):
         raise AppError(f"'{name}' is no name for a table", where=where, hint="lower-case letters and _")
+    for given, name_of_it in ((lake, "the lake"), (replica, "a CDC replica")):
+        if given:
+            raise AppError(
+                f"{what}: tables of {name_of_it} cannot be looked up yet",
+                where=where,
+                hint='today a file (file="dimensions/products.csv") or the store (store="schema.table")',
+            )
     if bool(file) == bool(store):
         raise AppError(f"{what} needs a file or a store", where=where, hint=f'file="dimensions/{name}.csv"')
     schema, dot, stored = store.partition(".")

@@ -5,16 +5,30 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Literal, get_args
 
 from headrace.alerts import TOPIC
+from headrace.contracts.durations import parse_duration
 from headrace.contracts.model import Contract, Field, Type
 from headrace.dimensions import Dimension
-from headrace.errors import AppError, known_names
+from headrace.errors import AppError, UsageError, known_names
 from headrace.metrics import NAME
 
-Unknown = Literal["keep", "dead_letter"]
+End = Literal["keep", "dead_letter"]
+Unknown = Literal["keep", "dead_letter", "retry"]
+RETRY_FOR = "10 minutes"
+WAITING_LIMIT = 100_000
 _VERSION = re.compile(r"(\.v\d+)?$")
+
+
+@dataclass(frozen=True)
+class Retry:
+    """How long an event waits for a table that does not know its key yet, what then, and how many may."""
+
+    horizon: timedelta
+    then: End
+    limit: int
 
 
 @dataclass(frozen=True)
@@ -27,6 +41,7 @@ class Enrich:
     columns: Mapping[str, tuple[str, str]]
     topic: str
     unknown: Unknown = "keep"
+    retry: Retry | None = None
     declared_at: str = ""
 
     @property
@@ -39,8 +54,13 @@ class Enrich:
         return _VERSION.sub(lambda found: f".unknown{found[0]}", self.topic, count=1)
 
     @property
+    def ends_dead(self) -> bool:
+        """Whether an event that no table knows, now or after its wait, goes to the dead letters."""
+        return "dead_letter" in (self.unknown, self.retry.then if self.retry is not None else "")
+
+    @property
     def topics(self) -> tuple[str, ...]:
-        return (self.topic, *([self.dead_letters] if self.unknown == "dead_letter" else []))
+        return (self.topic, *([self.dead_letters] if self.ends_dead else []))
 
     @property
     def added(self) -> dict[str, Field]:
@@ -72,6 +92,7 @@ def make_enrich(
     unknown: Unknown,
     topic: str,
     declared_at: str,
+    retry: tuple[str | None, End | None, int | None] = (None, None, None),
 ) -> Enrich:
     """Raises AppError for what is wrong without looking at a contract."""
     what = f"enrich '{name}'"
@@ -99,7 +120,40 @@ def make_enrich(
                 hint=f'like "{names[0]}.{source.rpartition(".")[2]}"',
             )
         split[column] = (owner, of_table)
-    return Enrich(name, of, tuple(tables), split, topic, unknown, declared_at)
+    waits = _retry(what, unknown, *retry, declared_at)
+    return Enrich(name, of, tuple(tables), split, topic, unknown, waits, declared_at)
+
+
+def _retry(
+    what: str,
+    unknown: Unknown,
+    retry_for: str | None,
+    then: End | None,
+    limit: int | None,
+    declared_at: str,
+) -> Retry | None:
+    if unknown != "retry":
+        given = {"retry_for": retry_for, "then": then, "waiting_limit": limit}
+        extra = next((name for name, value in given.items() if value is not None), None)
+        if extra is not None:
+            raise AppError(
+                f"{what}: {extra} is for unknown='retry', and unknown is {unknown!r}", where=declared_at
+            )
+        return None
+    try:
+        horizon = parse_duration(RETRY_FOR if retry_for is None else retry_for)
+    except UsageError as error:
+        raise AppError(f"{what}, retry_for: {error.what}", where=declared_at, hint=error.hint) from error
+    if not horizon:
+        raise AppError(
+            f"{what}: retry_for is nothing", where=declared_at, hint="unknown='keep' or 'dead_letter'"
+        )
+    if then is not None and then not in get_args(End):
+        hint = known_names(str(then), get_args(End))
+        raise AppError(f"{what}: there is no then={then!r}", where=declared_at, hint=hint)
+    if limit is not None and limit < 1:
+        raise AppError(f"{what}: waiting_limit must be at least 1, not {limit}", where=declared_at)
+    return Retry(horizon, then or "keep", limit or WAITING_LIMIT)
 
 
 def enriched_contract(contract: Contract, enrich: Enrich) -> Contract:

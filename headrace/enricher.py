@@ -9,15 +9,17 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from headrace.dimensions import ALWAYS, Versions, json_text
 from headrace.enrich import Enrich
 
-OUTCOMES = ("found", "no_key", "unknown")  # of several tables, the last one says it
-FOUND, NO_KEY, UNKNOWN = range(3)
+FOUND, NO_KEY, UNKNOWN = range(3)  # of several tables, the last one says it
+PENDING = "pending"
+# What an event has become in the end; one that is pending waits for a table and will have one of these.
+OUTCOMES = ("found", "no_key", "unknown", "dead_lettered", "retried")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DECODER = json.JSONDecoder()
 
@@ -64,11 +66,18 @@ class Enricher:
     fields: tuple[str, ...]  # of the event, one for each lookup
     lookups: tuple[Lookup, ...]
     added: frozenset[str]  # the names of the new members
+    waits: bool = False  # unknown keys are asked for again later
+
+    @property
+    def outcomes(self) -> tuple[str, str, str]:
+        """How FOUND, NO_KEY and UNKNOWN are counted."""
+        unknown = PENDING if self.waits else "dead_lettered" if self.dead_letters else "unknown"
+        return ("found", "no_key", unknown)
 
     @property
     def own_names(self) -> str:
         """A regular expression for an event that may have members of these names itself."""
-        return f'"(?:{"|".join(re.escape(name) for name in sorted(self.added))})"'
+        return own_names(self.added)
 
     def tails(
         self, keys: Sequence[Sequence[str | None]], times: Sequence[int]
@@ -83,44 +92,97 @@ class Enricher:
 
     def trimmed(self, value: bytes) -> bytes:
         """An event that ends with its brace, and has no members of the names that are to be added."""
-        members = list(_members(value.decode()))
-        if any(name in self.added for name, _ in members):
-            return f"{{{','.join(text for name, text in members if name not in self.added)}}}".encode()
-        return value.rstrip()
+        return _trimmed(value, self.added)
 
 
-def make_enricher(enrich: Enrich, tables: dict[str, Versions], version: str) -> Enricher:
-    names = [table.name for table in enrich.tables]
+class LaterLookup:
+    """The same bytes for a few events that have waited: straight from the tables as they are now."""
+
+    def __init__(self, enrich: Enrich, tables: Mapping[str, Versions]) -> None:
+        self._added = frozenset(enrich.added)
+        self._own_names = re.compile(own_names(self._added).encode())
+        self._tables = [
+            (tables[table.name], _Members(enrich, table.name, tables[table.name].columns))
+            for table in enrich.tables
+        ]
+
+    def tail(self, keys: Sequence[str | None], at: int) -> tuple[bytes, int]:
+        """How an event ends, and what became of its lookups."""
+        tail, outcome = b"", FOUND
+        for key, (versions, members) in zip(keys, self._tables, strict=True):
+            found = versions.as_of(key, at)
+            if found is not None:
+                tail += members.found(*found)
+            else:
+                tail += members.no_key if key is None else members.unknown
+                outcome = max(outcome, NO_KEY if key is None else UNKNOWN)
+        return tail, outcome
+
+    def completed(self, value: bytes, tail: bytes) -> bytes:
+        sound = value.endswith(b"}") and not self._own_names.search(value)
+        return (value if sound else _trimmed(value, self._added))[:-1] + tail
+
+
+def make_enricher(
+    enrich: Enrich, tables: Mapping[str, Versions], version: str, waits: bool = False
+) -> Enricher:
     return Enricher(
         enrich.name,
         version,
         enrich.topic,
-        enrich.dead_letters if enrich.unknown == "dead_letter" else "",
+        enrich.dead_letters if enrich.ends_dead else "",
         tuple(table.on for table in enrich.tables),
-        tuple(_lookup(enrich, name, tables[name], "}" if name == names[-1] else "") for name in names),
+        tuple(_lookup(enrich, table.name, tables[table.name]) for table in enrich.tables),
         frozenset(enrich.added),
+        waits,
     )
 
 
-def _lookup(enrich: Enrich, table: str, versions: Versions, closing: str) -> Lookup:
-    wanted = [(name, column) for name, (owner, column) in enrich.columns.items() if owner == table]
-    places = [(json.dumps(name), versions.columns.index(column)) for name, column in wanted]
+class _Members:
+    """The JSON members that a table ends an event with; the last table closes the event."""
 
-    def members(start: int, values: Sequence[object] | None) -> bytes | None:
-        if values is None:
-            return None
-        given = "".join(f",{name}:{json_text(values[place])}" for name, place in places)
-        return f'{given},"{table}_valid_from":{_instant(start)},"{table}_found":true{closing}'.encode()
+    def __init__(self, enrich: Enrich, table: str, columns: Sequence[str]) -> None:
+        wanted = [(json.dumps(name), column) for name, (of, column) in enrich.columns.items() if of == table]
+        # A table as it was when a batch began may lack a column that was declared since.
+        self._places = [
+            (name, columns.index(column) if column in columns else None) for name, column in wanted
+        ]
+        self._table, self._closing = table, "}" if table == enrich.tables[-1].name else ""
+        nothing = "".join(f",{name}:null" for name, _ in wanted) + f',"{table}_valid_from":null'
+        self.unknown = f'{nothing},"{table}_found":false{self._closing}'.encode()
+        self.no_key = f'{nothing},"{table}_found":null{self._closing}'.encode()
 
-    nothing = "".join(f",{name}:null" for name, _ in places) + f',"{table}_valid_from":null'
+    def found(self, start: int, values: Sequence[object]) -> bytes:
+        given = "".join(
+            f",{name}:{'null' if place is None else json_text(values[place])}" for name, place in self._places
+        )
+        since = f'"{self._table}_valid_from":{_instant(start)}'
+        return f'{given},{since},"{self._table}_found":true{self._closing}'.encode()
+
+
+def _lookup(enrich: Enrich, table: str, versions: Versions) -> Lookup:
+    members = _Members(enrich, table, versions.columns)
+
+    def ends(key: str) -> list[bytes | None]:
+        history = zip(versions.starts[key], versions.values[key], strict=True)
+        return [None if values is None else members.found(start, values) for start, values in history]
+
     return Lookup(
-        {
-            key: (list(starts), [members(s, v) for s, v in zip(starts, versions.values[key], strict=True)])
-            for key, starts in versions.starts.items()
-        },
-        f'{nothing},"{table}_found":false{closing}'.encode(),
-        f'{nothing},"{table}_found":null{closing}'.encode(),
+        {key: (list(starts), ends(key)) for key, starts in versions.starts.items()},
+        members.unknown,
+        members.no_key,
     )
+
+
+def own_names(added: frozenset[str]) -> str:
+    return f'"(?:{"|".join(re.escape(name) for name in sorted(added))})"'
+
+
+def _trimmed(value: bytes, added: frozenset[str]) -> bytes:
+    members = list(_members(value.decode()))
+    if any(name in added for name, _ in members):
+        return f"{{{','.join(text for name, text in members if name not in added)}}}".encode()
+    return value.rstrip()
 
 
 def _instant(micros: int) -> str:

@@ -19,6 +19,7 @@ class Tally:
     reasons: dict[str, int] = field(default_factory=dict)
     clock: int | None = None
     enriched: dict[str, int] = field(default_factory=dict)  # by "enrichment:outcome"
+    waiting: dict[str, tuple[bytes, ...]] = field(default_factory=dict)  # packed events, by enrichment
 
     def __add__(self, other: Tally) -> Tally:
         return Tally(
@@ -29,11 +30,24 @@ class Tally:
             _sums(self.reasons, other.reasons),
             latest(self.clock, other.clock),
             _sums(self.enriched, other.enriched),
+            {
+                name: (*self.waiting.get(name, ()), *other.waiting.get(name, ()))
+                for name in {**self.waiting, **other.waiting}
+            },
         )
 
     def as_list(self) -> list[Any]:
+        """The numbers only."""
         plain = [self.partition, self.accepted, self.rejected, self.late, self.reasons, self.clock]
         return [*plain, self.enriched] if self.enriched else plain
+
+
+@dataclass
+class EnrichedPart:
+    """What a batch brought for one enrichment: how many had which outcome, and packed events that wait."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    waiting: list[bytes] = field(default_factory=list)
 
 
 def _sums(some: dict[str, int], others: dict[str, int]) -> dict[str, int]:

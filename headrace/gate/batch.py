@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 from headrace.contracts.model import Contract
 from headrace.crash import crash_point
 from headrace.errors import DataError, LeakError
-from headrace.fates import ACCEPTED, Tally, by_partition, latest
+from headrace.fates import ACCEPTED, EnrichedPart, Tally, by_partition, latest
 from headrace.gate.clock import Clocks, Extent, measure_extent, with_fates
 from headrace.gate.ledger import Batch, Entry, Outcome
 from headrace.log.progress import BatchFacts
@@ -195,14 +195,16 @@ class GateBatches:
         return Outcome(tuple(entries), facts.duplicates, facts.dropped, _enriched(tallies))
 
 
-def _enriched(tallies: list[Tally]) -> dict[str, dict[str, int]]:
-    """By enrichment, how many events had which outcome: a part of the batch like any other."""
-    parts: dict[str, dict[str, int]] = {}
+def _enriched(tallies: list[Tally]) -> dict[str, EnrichedPart]:
+    """By enrichment, what became of the events: a part of the batch like any other."""
+    parts: dict[str, EnrichedPart] = {}
     for tally in tallies:
         for label, count in tally.enriched.items():
             name, _, outcome = label.partition(":")
-            part = parts.setdefault(f"enrich.{name}", {})
-            part[outcome] = part.get(outcome, 0) + count
+            counts = parts.setdefault(f"enrich.{name}", EnrichedPart()).counts
+            counts[outcome] = counts.get(outcome, 0) + count
+        for name, events in tally.waiting.items():
+            parts.setdefault(f"enrich.{name}", EnrichedPart()).waiting += events
     return parts
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
+from headrace.fates import EnrichedPart
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -28,12 +30,12 @@ class Entry:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of the records of a batch; `enriched` counts outcomes by enrichment."""
+    """What became of the records of a batch, and of its events in each enrichment."""
 
     entries: tuple[Entry, ...]
     duplicates: int  # as Spark's operator counted them
     dropped: int  # rows that Spark's operator dropped because of its watermark: always zero
-    enriched: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    enriched: Mapping[str, EnrichedPart] = field(default_factory=dict)
 
 
 class Batch:

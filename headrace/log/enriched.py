@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace.enricher import OUTCOMES, UNKNOWN, Enricher
+from headrace.enricher import UNKNOWN, Enricher
 from headrace.fates import ACCEPTED, Tally
+from headrace.log.waiting import Header, WaitingEvent, packed
 
 Record = tuple[str, int, bytes | None, bytes, list[tuple[str, Any]]]  # topic, partition, key, value, headers
+OFFSET, LOG_TIME = "waiting_offset", "waiting_log_time"  # columns that only events that may wait need
 
 
 def lookup_column(field: str) -> str:
@@ -36,16 +38,16 @@ class EnrichedBatch:
         self._tails, self._outcomes = enricher.tails(keys, times)
 
     def records(self) -> Iterator[Record]:
-        """One for each event; an unknown one as it came, if it is for the dead letters."""
+        """One for each event that does not wait; an unknown one as it came, if it is for the dead letters."""
         enricher, accepted = self._enricher, self._accepted
-        contract = ("headrace-contract", f"{enricher.name}:{enricher.version}".encode())
-        unknown = [{"code": "unknown_key", "field": name} for name in enricher.fields]
-        reasons = ("headrace-reasons", json.dumps(unknown).encode())
-        topic, dead_letters = enricher.topic, enricher.dead_letters
+        contract, reasons = _contract(enricher), unknown_keys(enricher.fields)
+        topic, dead_letters, waits = enricher.topic, enricher.dead_letters, enricher.waits
         partitions, keys, sources = (accepted.column(n).to_pylist() for n in ("partition", "key", "source"))
         about_each = (partitions, keys, sources, _own_headers(accepted))
         rows = zip(*about_each, self._values(), self._tails, self._outcomes, strict=True)
         for place, (partition, key, source, given, value, tail, outcome) in enumerate(rows):
+            if waits and outcome == UNKNOWN:
+                continue
             about = [("headrace-source", source), contract]
             if given:
                 about = [*((header["key"], header["value"]) for header in given), *about]
@@ -55,17 +57,40 @@ class EnrichedBatch:
             else:
                 yield topic, partition, key, value[:-1] + tail, about
 
-    def tallies(self) -> list[Tally]:
+    def tallies(self, clock: Mapping[int, Header] | None = None) -> list[Tally]:
+        """How many had which outcome, and those that wait, with the header that `clock` has for them."""
+        names = self._enricher.outcomes
         partitions = self._accepted.column("partition").to_numpy(zero_copy_only=False)
-        labels = np.asarray(self._outcomes, dtype=np.int64) + partitions.astype(np.int64) * len(OUTCOMES)
+        labels = np.asarray(self._outcomes, dtype=np.int64) + partitions.astype(np.int64) * len(names)
         found = Counter(dict(zip(*(x.tolist() for x in np.unique(labels, return_counts=True)), strict=True)))
-        return [
+        tallies = [
             Tally(
-                label // len(OUTCOMES),
-                enriched={f"{self._enricher.name}:{OUTCOMES[label % len(OUTCOMES)]}": count},
+                label // len(names),
+                enriched={f"{self._enricher.name}:{names[label % len(names)]}": count},
             )
             for label, count in found.items()
         ]
+        waiting = self._waiting(clock) if self._enricher.waits else []
+        if waiting:
+            tallies.append(Tally(waiting[0].partition, waiting={self._enricher.name: (packed(waiting),)}))
+        return tallies
+
+    def _waiting(self, clock: Mapping[int, Header] | None) -> list[WaitingEvent]:
+        places = [place for place, outcome in enumerate(self._outcomes) if outcome == UNKNOWN]
+        chosen = self._accepted.take(pa.array(places, pa.int64()))
+        lookups = [chosen.column(lookup_column(name)).to_pylist() for name in self._enricher.fields]
+        columns = ("partition", OFFSET, "event_time", LOG_TIME, "key", "value", "source")
+        own = zip(*(chosen.column(name).to_pylist() for name in columns), strict=True)
+        asked = zip(*lookups, strict=True)
+        events = []
+        for row, keys, given in zip(own, asked, _own_headers(chosen), strict=True):
+            partition, offset, event_time, log_time, key, value, source = row
+            about = [(header["key"], header["value"]) for header in given or ()]
+            about += [("headrace-source", source), _contract(self._enricher)]
+            about += [clock[partition]] if clock is not None else []
+            place = (partition, offset, event_time, log_time)
+            events.append(WaitingEvent(*place, list(keys), key, value, about))
+        return events
 
     def _values(self) -> Sequence[Any]:
         """The events, each with its brace at the end and none of the new names; nearly all are so already."""
@@ -78,6 +103,15 @@ class EnrichedBatch:
         for place in np.flatnonzero(~sound.to_numpy(zero_copy_only=False)):
             values[place] = self._enricher.trimmed(values[place])
         return values
+
+
+def unknown_keys(fields: Sequence[str]) -> Header:
+    """The header that says why an event is among the dead letters."""
+    return ("headrace-reasons", json.dumps([{"code": "unknown_key", "field": f} for f in fields]).encode())
+
+
+def _contract(enricher: Enricher) -> Header:
+    return ("headrace-contract", f"{enricher.name}:{enricher.version}".encode())
 
 
 def _own_headers(batch: pa.RecordBatch) -> Iterable[Any]:

@@ -33,7 +33,7 @@ HEADER = ("line", "partition", "offset", "fate", "reasons", "event_id", "event_t
 
 
 class FileEnriching(Enriching, Protocol):
-    def enrichers(self) -> list[Enricher]: ...
+    def enrichers(self, batch_id: int) -> list[Enricher]: ...
 
 
 class FileTopics:
@@ -78,15 +78,16 @@ class FileTopics:
             else:
                 self._add(record, row)
         tallies = [t for part in judged.to_batches() for t in count_fates(part)]
-        return [*tallies, *self._enrich(judged)]
+        return [*tallies, *self._enrich(judged, batch_id)]
 
-    def _enrich(self, judged: pa.Table) -> list[Tally]:
+    def _enrich(self, judged: pa.Table, batch_id: int) -> list[Tally]:
         """The enriched events in the order of the lines, to `TOPIC.jsonl`."""
         if self._enriching is None:
             return []
         tallies = []
+        enrichers = self._enriching.enrichers(batch_id)
         for part in judged.sort_by("line").to_batches():
-            for enricher in self._enriching.enrichers():
+            for enricher in enrichers:
                 enriched = EnrichedBatch(enricher, accepted_of(part))
                 for topic, _, _, value, _ in enriched.records():
                     self._topic(topic).write(value + b"\n")

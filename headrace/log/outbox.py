@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import confluent_kafka as kafka
 
@@ -26,6 +26,7 @@ from headrace.log.markers import (
 )
 
 COMMIT_SECONDS = 30.0
+ANY_PARTITION = -1  # the one of its key
 LIMIT = COMMIT_SECONDS + 5
 PRODUCER = {
     "enable.idempotence": "true",
@@ -49,9 +50,10 @@ class Lane:
 
 class OutboxRecord(NamedTuple):
     position: int
-    key: bytes
+    key: bytes | None
     value: bytes
-    headers: list[tuple[str, bytes]]
+    headers: Sequence[tuple[str, bytes | None]]
+    partition: int = ANY_PARTITION
 
 
 class OutboxTopic:
@@ -81,7 +83,8 @@ class OutboxTopic:
         try:
             producer.begin_transaction()
             for record in records:
-                producer.produce(self.topic, record.value, record.key, headers=list(record.headers))
+                about: Any = list(record.headers)
+                producer.produce(self.topic, record.value, record.key, record.partition, headers=about)
             place = kafka.TopicPartition(self.topic, 0, records[-1].position + 1, metadata=self._epoch)
             marker = ([place], group_metadata(self._options, self._group), COMMIT_SECONDS)
             within(LIMIT, lambda: producer.send_offsets_to_transaction(*marker))

@@ -18,14 +18,14 @@ from pyspark.sql import functions as F
 from headrace.contracts.model import Contract
 from headrace.errors import ServiceError
 from headrace.fates import Tally
-from headrace.log.enriched import lookup_column
+from headrace.log.enriched import LOG_TIME, OFFSET, lookup_column
 from headrace.log.markers import committed, take_over
 from headrace.log.publish_task import Marker, TaskPlan, marker_place, run_task
 from headrace.log.slots import used_ids
 
 TALLY_TYPE = (
     "partition int, accepted bigint, rejected bigint, late bigint, reasons string, clock bigint,"
-    " enriched string"
+    " enriched string, waiting array<struct<enrich:string,events:binary>>"
 )
 ARROW_ROWS = 10_000
 ARROW_BYTES = 64 * 1024 * 1024
@@ -38,7 +38,7 @@ class Enriching(Protocol):
     def fields(self) -> tuple[str, ...]: ...
     @property
     def topics(self) -> tuple[str, ...]: ...
-    def shared(self, spark: SparkSession) -> Any: ...
+    def shared(self, spark: SparkSession, batch_id: int) -> Any: ...
 
 
 class Publisher:
@@ -98,7 +98,7 @@ class Publisher:
             clocks=clocks,
             lateness_us=int(self.contract.lateness.total_seconds() * 1_000_000),
             commit_seconds=self._commit_seconds,
-            enrichers=self.enriching.shared(rows.sparkSession) if self.enriching else None,
+            enrichers=self.enriching.shared(rows.sparkSession, batch_id) if self.enriching else None,
         )
         source = F.concat_ws(
             "/",
@@ -134,9 +134,11 @@ class Publisher:
 
 
 def lookup_columns(enriching: Enriching | None) -> list[Column]:
-    """The fields that tables are asked with, as texts."""
-    names = enriching.fields if enriching is not None else ()
-    return [F.col("fields")[name].cast("string").alias(lookup_column(name)) for name in names]
+    """The fields that tables are asked with, as texts; and where an event is from, if it waits."""
+    if enriching is None:
+        return []
+    asked = [F.col("fields")[n].cast("string").alias(lookup_column(n)) for n in enriching.fields]
+    return [*asked, F.col("offset").alias(OFFSET), F.unix_micros("log_time").alias(LOG_TIME)]
 
 
 def limit_arrow_rows(rows: DataFrame, longest: int) -> None:
@@ -153,4 +155,8 @@ def _tasks(rows: DataFrame) -> int:
 def _tally(row: Any) -> Tally:
     reasons = json.loads(row.reasons)
     enriched = json.loads(row.enriched)
-    return Tally(row.partition, row.accepted, row.rejected, row.late, reasons, row.clock, enriched)
+    waiting: dict[str, tuple[bytes, ...]] = {}
+    for each in row.waiting or ():
+        waiting[each.enrich] = (*waiting.get(each.enrich, ()), bytes(each.events))
+    counts = (row.accepted, row.rejected, row.late)
+    return Tally(row.partition, *counts, reasons, row.clock, enriched, waiting)

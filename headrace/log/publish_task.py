@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 
 from headrace.crash import crash_point
-from headrace.enricher import Enricher
+from headrace.enricher import PENDING, Enricher
 from headrace.fates import ACCEPTED, LATE, REJECTED, Tally, by_partition, latest
 from headrace.log.enriched import EnrichedBatch, accepted_of
 from headrace.log.markers import NoAnswer, confirm, group_metadata, marker_reader, within
@@ -51,6 +51,7 @@ RESULT = pa.schema(
         ("reasons", pa.string()),
         ("clock", pa.int64()),
         ("enriched", pa.string()),
+        ("waiting", pa.list_(pa.struct([("enrich", pa.string()), ("events", pa.binary())]))),
     ]
 )
 
@@ -87,7 +88,7 @@ def run_task(plan: TaskPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
     marker = plan.markers.get(task)
     if marker is not None:
         tallies = [tally for batch in batches for tally in _counted(plan, batch)]
-        yield _result(_from_metadata(marker.metadata) or tallies)
+        yield _result(as_published(marker.metadata, tallies))
         return
     counted: list[Tally] = []
     sink: Sink | None = None
@@ -146,7 +147,7 @@ class Sink:
                 produce(topic, value, key, partition, headers=about)
             except BufferError:
                 self._produce_slowly(topic, value, key, partition, about)
-        return enriched.tallies()
+        return enriched.tallies(clock)
 
     def _send_common(self, plan: TaskPlan, batch: pa.RecordBatch, headers: _Headers) -> None:
         """Accepted records without headers of their own: nearly all, so nothing here is done twice."""
@@ -174,7 +175,7 @@ class Sink:
     def commit(self, plan: TaskPlan, task: int, tallies: list[Tally]) -> None:
         group, partition = marker_place(plan.sink, plan.marker_partitions, task)
         place = kafka.TopicPartition(
-            plan.topics[ACCEPTED], partition, plan.batch_id + 1, metadata=_to_metadata(tallies)
+            plan.topics[ACCEPTED], partition, plan.batch_id + 1, metadata=to_metadata(tallies)
         )
         seconds = plan.commit_seconds
         marker = ([place], self._group(plan, group), seconds)
@@ -286,9 +287,24 @@ def count_fates(batch: pa.RecordBatch) -> list[Tally]:
 def _counted(plan: TaskPlan, batch: pa.RecordBatch) -> list[Tally]:
     tallies = count_fates(batch)
     if plan.enrichers is not None:
-        accepted = accepted_of(batch)
-        tallies += [t for e in plan.enrichers.value for t in EnrichedBatch(e, accepted).tallies()]
+        accepted, clock = accepted_of(batch), _ClockHeaders(plan.clocks)
+        tallies += [t for e in plan.enrichers.value for t in EnrichedBatch(e, accepted).tallies(clock)]
     return tallies
+
+
+def as_published(metadata: str, again: list[Tally]) -> list[Tally]:
+    """What the marker tells. The events that wait are in no topic: they come from the batch itself, which is
+    looked up in the same versions again, unless the attempt that published knew no waiting."""
+    told = _from_metadata(metadata)
+    if not told:
+        return again
+    waited = {label for tally in told for label in tally.enriched}
+    return told + [
+        Tally(tally.partition, waiting={name: events})
+        for tally in again
+        for name, events in tally.waiting.items()
+        if f"{name}:{PENDING}" in waited
+    ]
 
 
 def marker_place(sink: str, partitions: int, task: int) -> tuple[str, int]:
@@ -296,7 +312,7 @@ def marker_place(sink: str, partitions: int, task: int) -> tuple[str, int]:
     return (f"{sink}.marker.{task // partitions}", task % partitions)
 
 
-def _to_metadata(tallies: list[Tally]) -> str:
+def to_metadata(tallies: list[Tally]) -> str:
     """As text that fits a broker's limit; a task of very many partitions leaves its counts out."""
     plain = json.dumps([tally.as_list() for tally in tallies], separators=(",", ":"))
     packed = base64.b64encode(zlib.compress(plain.encode())).decode()
@@ -319,6 +335,7 @@ def _result(tallies: list[Tally]) -> pa.RecordBatch:
             "reasons": json.dumps(t.reasons),
             "clock": t.clock,
             "enriched": json.dumps(t.enriched),
+            "waiting": [{"enrich": n, "events": each} for n, all_ in t.waiting.items() for each in all_],
         }
         for t in by_partition(tallies).values()
     ]

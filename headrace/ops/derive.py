@@ -18,6 +18,7 @@ from headrace.ops.enrichment import Enrichment
 from headrace.store.alert_accounts import AlertAccounts
 from headrace.store.dimensions import Dimensions
 from headrace.store.enrich_fold import EnrichFold
+from headrace.store.enrich_pins import Pins
 from headrace.store.join_fold import JoinFold
 from headrace.store.metric_fold import MetricFold
 from headrace.store.pattern_fold import pattern_fold
@@ -88,5 +89,8 @@ def derive(
         sessions = resolve_sessions(spark, declared.sessions, contract)
         reducers.append(SessionReducer(sessions))
         folds[SESSIONS] = SessionFold(app, query, sessions)
-    enrichment = Enrichment(contract, declared.enrich, dimensions) if declared.enrich else None
+    enrichment = None
+    if declared.enrich:
+        pins = Pins(app, query, declared.enrich, dimensions)
+        enrichment = Enrichment(contract, declared.enrich, dimensions, pins)
     return Derivation(Views(reducers), folds, enrichment) if folds else None

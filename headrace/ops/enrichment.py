@@ -13,13 +13,20 @@ from headrace.enricher import Enricher, make_enricher
 from headrace.errors import AppError, known_names
 from headrace.flows.signals import check_table
 from headrace.store.dimensions import Dimensions, LiveDimension
+from headrace.store.enrich_pins import Pins
 
 
 class Enrichment:
     """Raises AppError where a declaration does not fit the contract or a table."""
 
-    def __init__(self, contract: Contract, declared: Sequence[Enrich], dimensions: Dimensions) -> None:
-        self._declared, self._contract = declared, contract
+    def __init__(
+        self,
+        contract: Contract,
+        declared: Sequence[Enrich],
+        dimensions: Dimensions,
+        pins: Pins | None = None,
+    ) -> None:
+        self._declared, self._contract, self._pins = declared, contract, pins
         self._live: dict[str, LiveDimension] = {}
         for enrich in declared:
             for table in enrich.tables:
@@ -28,7 +35,7 @@ class Enrichment:
             enriched_contract(contract, enrich)
             self._check_columns(enrich)
         self._made: list[Enricher] = []
-        self._generations: dict[str, int] = {}
+        self._made_of: object = None
         self._broadcast: Any = None
 
     @property
@@ -40,22 +47,24 @@ class Enrichment:
     def topics(self) -> tuple[str, ...]:
         return tuple(topic for enrich in self._declared for topic in enrich.topics)
 
-    def enrichers(self) -> list[Enricher]:
-        versions = {name: live.current() for name, live in self._live.items()}
-        generations = {name: live.generation for name, live in self._live.items()}
-        if generations != self._generations:
+    def enrichers(self, batch_id: int) -> list[Enricher]:
+        """With the tables that the batch is to use; asked for once, before anything of it is published."""
+        assert self._pins is not None, "only what runs is pinned"
+        pin = self._pins.of(batch_id, self._live)
+        if (pin.editions, pin.waits) != self._made_of:
             self._made = [
-                make_enricher(enrich, versions, self._contract.version) for enrich in self._declared
+                make_enricher(enrich, pin.tables, self._contract.version, enrich.name in pin.waits)
+                for enrich in self._declared
             ]
-            self._generations = generations
+            self._made_of = (pin.editions, pin.waits)
             if self._broadcast is not None:
                 self._broadcast.unpersist(blocking=False)
             self._broadcast = None
         return self._made
 
-    def shared(self, spark: SparkSession) -> Any:
+    def shared(self, spark: SparkSession, batch_id: int) -> Any:
         """The enrichers as a broadcast: a worker reads it once for many batches."""
-        made = self.enrichers()
+        made = self.enrichers(batch_id)
         if self._broadcast is None:
             self._broadcast = spark.sparkContext.broadcast(made)
         return self._broadcast

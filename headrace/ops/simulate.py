@@ -142,7 +142,9 @@ class _Derived:
 def _derive(spark: SparkSession, given: Input, store_url: str, app: str) -> _Derived | None:
     query = f"{app}.{given.contract.name}"
     store = Store(store_url) if given.declared else None
-    found = derive(spark, app, query, given.contract, given.declared, Dimensions(store))
+    # Publishing reads tables while the accounts are asked: each has a connection of its own.
+    dimensions = Dimensions(Store(store_url) if given.declared else None)
+    found = derive(spark, app, query, given.contract, given.declared, dimensions)
     if found is None or store is None:
         return None
     store.prepare()

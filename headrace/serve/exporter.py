@@ -18,6 +18,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from headrace.enricher import PENDING
 from headrace.errors import ServiceError
 from headrace.ops.pipeline import (
     PipelineView,
@@ -125,7 +126,10 @@ def _signals(facts: PipelineFacts) -> Iterator[Sample]:
     for (signals, decision), count in facts.signals.decisions.items():
         yield "headrace_signals_total", (facts.app, signals, decision), count
     for (enrich, outcome), count in facts.signals.outcomes.items():
-        yield "headrace_enriched_total", (facts.app, enrich, outcome), count
+        if outcome == PENDING:
+            yield "headrace_enrich_waiting", (facts.app, enrich), count
+        else:
+            yield "headrace_enriched_total", (facts.app, enrich, outcome), count
     for name, table in facts.signals.tables.items():
         yield "headrace_table_rows", (facts.app, name), table.rows
         yield "headrace_table_loaded_timestamp_seconds", (facts.app, name), table.loaded_at.timestamp()

@@ -124,7 +124,12 @@ NAMES = (
     MetricName(
         "headrace_enriched_total",
         *("counter", ("app", "enrich", "outcome")),
-        "enriched events: `found`, `unknown` to a table, or with `no_key` to ask with",
+        "enriched events: `found`, `retried` (found after a wait), `unknown` to a table and kept,"
+        " `dead_lettered`, or with `no_key` to ask with",
+    ),
+    MetricName(
+        *("headrace_enrich_waiting", "gauge", ("app", "enrich")),
+        "events that wait for a table to know their key",
     ),
     MetricName("headrace_table_rows", "gauge", ("app", "table"), "versions in a table of enrichment"),
     MetricName(

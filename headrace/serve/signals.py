@@ -148,9 +148,10 @@ class SignalPages:
 
 
 def _hit_rate(counts: dict[str, int]) -> float | None:
-    """Of the events that named a key, which share the tables knew."""
-    asked = counts.get("found", 0) + counts.get("unknown", 0)
-    return counts.get("found", 0) / asked if asked else None
+    """Of the events that named a key and do not wait any more, which share the tables knew."""
+    known = counts.get("found", 0) + counts.get("retried", 0)
+    asked = known + counts.get("unknown", 0) + counts.get("dead_lettered", 0)
+    return known / asked if asked else None
 
 
 def _shown(signals: Signals, row: Row) -> dict[str, Any]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
+from uuid import uuid4
 
 import psycopg
 from psycopg import sql
@@ -20,6 +21,7 @@ from headrace.store.connection import Connection, Store
 logger = logging.getLogger(__name__)
 
 CHECK_SECONDS = 3.0
+Result = TypeVar("Result")
 
 
 class LiveDimension:
@@ -43,12 +45,18 @@ class LiveDimension:
         self._checked = 0.0
         self.loaded_at = datetime.now(UTC)
         self.generation = 0  # rises when the versions change
+        self._reader = uuid4().hex
         self.problem = ""
 
     def current(self) -> Versions:
         """Raises AppError if the dimension cannot be read at all."""
         with self._lock:
             return self._current()
+
+    def edition(self) -> tuple[Versions, str]:
+        """The versions, and a name that no other content has had."""
+        with self._lock:
+            return self._current(), f"{self._reader}.{self.generation}"
 
     def _current(self) -> Versions:
         if self._versions is None:
@@ -106,19 +114,27 @@ class LiveDimension:
                 f"table '{self.dimension.name}': the store has no {self.dimension.place}",
                 where=self.dimension.declared_at,
             ) from error
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise AppError(
+                f"table '{self.dimension.name}': the engine may not read {self.dimension.place}",
+                where=self.dimension.declared_at,
+                hint=f"GRANT SELECT ON {self.dimension.place} to the user of store_url",
+            ) from error
 
     def _stamp_of_store(self, connection: Connection) -> object:
-        """Postgres counts the changes of a table, a moment late; a view shows its size and newest version."""
-        schema, name = self.dimension.store or ("", "")
+        """Postgres counts the changes of a table, a moment late; what a view shows is summed up."""
         changes = connection.execute(
-            "SELECT n_tup_ins, n_tup_upd, n_tup_del FROM pg_stat_user_tables"
-            " WHERE schemaname = %s AND relname = %s",
-            (schema, name),
+            "SELECT s.n_tup_ins, s.n_tup_upd, s.n_tup_del FROM pg_stat_user_tables s"
+            " JOIN pg_class c ON c.oid = s.relid AND c.relkind = 'r'"
+            " WHERE s.schemaname = %s AND s.relname = %s",
+            self.dimension.store,
         ).fetchone()
+        content = "0" if changes is not None else "sum(hashtextextended(shown::text, 0)::numeric)"
         size = connection.execute(
-            sql.SQL("SELECT count(*), max({})::text FROM {}").format(
-                sql.Identifier(self.dimension.valid_from), sql.Identifier(schema, name)
-            )
+            sql.SQL("SELECT count(*), {} FROM (SELECT * FROM {} LIMIT %s) AS shown").format(
+                sql.SQL(content), sql.Identifier(*(self.dimension.store or ()))
+            ),
+            (self.dimension.limit + 1,),
         ).fetchone()
         return (changes, size)
 
@@ -160,6 +176,13 @@ class Dimensions:
         self._store, self._check_seconds = store, check_seconds
         self._live: dict[str, LiveDimension] = {}
         self._lock = threading.Lock()  # publishing and merging are threads of their own, the store is one
+
+    def transact(self, work: Callable[[Connection], Result]) -> Result:
+        """Raises AppError where there is no store."""
+        if self._store is None:
+            raise AppError("events that wait for a table need a store, and there is none here")
+        with self._lock:
+            return self._store.transact(work)
 
     def live(self, dimension: Dimension) -> LiveDimension:
         """Raises AppError where two tables of one name are not the same."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.store.columns import add_column
+
 FLOW_TABLES = (
     """
     CREATE TABLE IF NOT EXISTS headrace.outbox (
@@ -13,6 +15,11 @@ FLOW_TABLES = (
         at timestamptz NOT NULL DEFAULT now()
     )
     """,
+    # A record that must be what the gate would have published, to the byte; key and value are empty then.
+    add_column("outbox", "exact_partition", "int"),
+    add_column("outbox", "exact_key", "bytea"),
+    add_column("outbox", "exact_value", "bytea"),
+    add_column("outbox", "exact_headers", "bytea"),
     "CREATE INDEX IF NOT EXISTS outbox_by_lane ON headrace.outbox (query, topic, position)",
     """
     CREATE TABLE IF NOT EXISTS headrace.outbox_lanes (

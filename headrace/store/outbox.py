@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from headrace.gate.ledger import Batch
 from headrace.log.outbox import Lane, OutboxRecord
 from headrace.store.connection import Connection
+
+
+class ExactRecord(NamedTuple):
+    """A record to the byte: as another path would have published it."""
+
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes
+    headers: Sequence[tuple[str, bytes | None]]
 
 
 def open_lane(connection: Connection, query: str, topic: str) -> None:
@@ -25,6 +38,30 @@ def put(connection: Connection, query: str, topic: str, records: Iterable[tuple[
     ):
         for key, value in records:
             copy.write_row((query, topic, key, value))
+
+
+def put_exact(connection: Connection, query: str, records: Iterable[ExactRecord]) -> None:
+    with (
+        connection.cursor() as cursor,
+        cursor.copy(
+            "COPY headrace.outbox (query, topic, key, value, exact_partition, exact_key, exact_value,"
+            " exact_headers) FROM STDIN"
+        ) as copy,
+    ):
+        for record in records:
+            headers = headers_to_bytes(record.headers)
+            copy.write_row((query, record.topic, "", "", record.partition, record.key, record.value, headers))
+
+
+def headers_to_bytes(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
+    """As Postgres keeps any bytes: in a text or in its JSON, a name or a value may hold what it refuses."""
+    return json.dumps(
+        [(name, None if value is None else base64.b64encode(value).decode()) for name, value in headers]
+    ).encode()
+
+
+def headers_of_bytes(given: bytes) -> list[tuple[str, bytes | None]]:
+    return [(name, None if value is None else base64.b64decode(value)) for name, value in json.loads(given)]
 
 
 def account(
@@ -78,14 +115,19 @@ def count(
 
 
 def export_topics(connection: Connection, folder: Path) -> list[str]:
-    """Write what waits for each topic as JSON lines, `TOPIC.jsonl`, by key; returns the topics."""
+    """Write what waits for each topic as JSON lines, `TOPIC.jsonl`, by key; returns the topics.
+
+    A topic that the gate itself writes to has a file already, which goes on.
+    """
     topics = [row[0] for row in connection.execute("SELECT DISTINCT topic FROM headrace.outbox_lanes")]
     for topic in topics:
         rows = connection.execute(
-            'SELECT value FROM headrace.outbox WHERE topic = %s ORDER BY key COLLATE "C", value COLLATE "C"',
+            "SELECT coalesce(exact_value, convert_to(value, 'UTF8')) FROM headrace.outbox WHERE topic = %s"
+            ' ORDER BY key COLLATE "C", value COLLATE "C", exact_value',
             (topic,),
         )
-        (folder / f"{topic}.jsonl").write_text("".join(f"{value}\n" for (value,) in rows), encoding="utf-8")
+        with (folder / f"{topic}.jsonl").open("ab") as file:
+            file.writelines(value + b"\n" for (value,) in rows)
     return sorted(topics)
 
 
@@ -103,14 +145,12 @@ class FlowOutbox:
     def unpublished(self, connection: Connection, lane: Lane, after: int, limit: int) -> list[OutboxRecord]:
         """In the order in which they were committed: a query has one writer, which holds a lock."""
         rows = connection.execute(
-            "SELECT position, key, value FROM headrace.outbox"
+            "SELECT position, key, value, exact_partition, exact_key, exact_value, exact_headers"
+            " FROM headrace.outbox"
             " WHERE query = %s AND topic = %s AND position > %s ORDER BY position LIMIT %s",
             (lane.query, lane.topic, after, limit),
         )
-        headers = [("headrace-query", lane.query.encode())]
-        return [
-            OutboxRecord(position, key.encode(), value.encode(), headers) for position, key, value in rows
-        ]
+        return [_record(lane, *row) for row in rows]
 
     def note_published(self, connection: Connection, lane: Lane, position: int) -> None:
         """What is in the topic leaves the outbox."""
@@ -123,3 +163,11 @@ class FlowOutbox:
             "DELETE FROM headrace.outbox WHERE query = %s AND topic = %s AND position <= %s",
             (lane.query, lane.topic, position),
         )
+
+
+def _record(lane: Lane, position: int, key: str, value: str, *exact: Any) -> OutboxRecord:
+    partition, exact_key, exact_value, headers = exact
+    if exact_value is None:
+        about = [("headrace-query", lane.query.encode())]
+        return OutboxRecord(position, key.encode(), value.encode(), about)
+    return OutboxRecord(position, exact_key, exact_value, headers_of_bytes(headers), partition)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.store.alert_tables import ALERT_TABLES
+from headrace.store.enrich_tables import ENRICH_TABLES
 from headrace.store.flow_tables import FLOW_TABLES
 from headrace.store.pattern_tables import PATTERN_TABLES
 
@@ -76,6 +77,7 @@ STATEMENTS = (
     """,
     *ALERT_TABLES,
     *FLOW_TABLES,
+    *ENRICH_TABLES,
     *PATTERN_TABLES,
     "ALTER TABLE headrace.ledger ADD COLUMN IF NOT EXISTS oldest_log_time timestamptz",
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from headrace.contracts.model import Contract
 from headrace.fates import latest
@@ -37,6 +37,14 @@ class Fold(Protocol):
 
     def export(self, connection: Connection, folder: Path) -> dict[str, Any]:
         """Write the tables as files; returns what became of the accepted events, by name."""
+
+
+@runtime_checkable
+class Refreshing(Protocol):
+    """A fold that also depends on what changes by itself, without a batch and without the watermark."""
+
+    def refresh(self, connection: Connection) -> bool:
+        """Look at it; returns whether anything came of it."""
 
 
 class SourceAccounts:
@@ -102,7 +110,10 @@ class SourceAccounts:
         self._pulses = pulses
 
     def tick(self, now: datetime) -> bool:
-        """When the source has been silent for long, the watermark goes on with the wall clock."""
+        """When the source has been silent for long, the watermark goes on with the wall clock.
+
+        Before that, what depends on more than events looks whether it has changed.
+        """
 
         def move(connection: Connection) -> bool:
             rows = connection.execute(
@@ -117,7 +128,10 @@ class SourceAccounts:
                 if silent > timedelta() and base + silent > watermark:
                     before[time], after[time] = to_micros(watermark), to_micros(base + silent)
             if not after:
-                return False
+                changed = [f.refresh(connection) for f in self.folds.values() if isinstance(f, Refreshing)]
+                if any(changed):
+                    announce(connection, self._query)
+                return any(changed)
             for time, watermark in after.items():
                 connection.execute(
                     "UPDATE headrace.watermarks SET watermark = %s WHERE query = %s AND time = %s",

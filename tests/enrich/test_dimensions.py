@@ -126,6 +126,8 @@ def test_wrong_declarations_say_so() -> None:
         ({"store": "products"}, "no table of the store"),
         ({"file": "a.csv", "types": {"price": "money"}}, "no type 'money'"),
         ({"file": "a.csv", "limit": 0}, "at least 1"),
+        ({"lake": "silver.products"}, "tables of the lake cannot be looked up yet"),
+        ({"replica": "products"}, "tables of a CDC replica cannot be looked up yet"),
     ):
         with pytest.raises(AppError, match=problem) as error:
             table("products", key="product_id", **given)  # type: ignore[arg-type]
@@ -165,9 +167,21 @@ def test_a_table_of_the_store_is_read_and_followed(services: Services) -> None:
         connection.execute("INSERT INTO dims.products VALUES (1, %s, 2.50, '2026-03-01')", (START,))
         found = live.current().as_of("1", micros(START))
         assert found is not None and [str(value) for value in found[1]] == ["2.50", "2026-03-01"]
+        connection.execute("CREATE VIEW dims.cheap AS SELECT * FROM dims.products WHERE price < 5")
+        cheap = LiveDimension(
+            table("cheap", key="product_id", store="dims.cheap", types={"price": "number"}), store, 0.0
+        )
+        assert (cheap.current().rows, cheap.generation) == (1, 1)
+        assert (cheap.current().rows, cheap.generation) == (1, 1)
+        connection.execute("UPDATE dims.products SET price = 3.75")  # a view has no count of its changes
+        found = cheap.current().as_of("1", micros(START))
+        assert found is not None and str(found[1][0]) == "3.75"
         connection.execute("INSERT INTO dims.products SELECT n, now(), 1 FROM generate_series(2, 4) n")
         assert live.current().rows == 1
         assert "more than 3 rows" in live.problem
+        undated = table("undated", key="product_id", store="dims.products", valid_from="since")
+        with pytest.raises(AppError, match="no column 'since'"):
+            LiveDimension(undated, store).current()
     missing = table("nothing", key="id", store="dims.nothing")
     with pytest.raises(AppError, match=r"the store has no dims\.nothing"):
         LiveDimension(missing, store).current()

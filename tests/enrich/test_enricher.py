@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import random
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from headrace import App, Dimension, table
-from headrace.dimensions import Row, versions_of
+from headrace.dimensions import ALWAYS, Row, versions_of
 from headrace.enrich import Enrich
-from headrace.enricher import Enricher, make_enricher
+from headrace.enricher import FOUND, NO_KEY, UNKNOWN, Enricher, LaterLookup, make_enricher
 from headrace.errors import AppError
 from headrace.log.enriched import EnrichedBatch
+from headrace.store.enrich_pins import packed, unpacked
 from tests.oracle.enrich_oracle import DimensionRow, enriched
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -97,6 +99,45 @@ def test_an_enriched_event_is_the_oracles(seed: int) -> None:
     assert outcomes == {"found", "unknown", "no_key"}
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_an_event_that_has_waited_has_the_same_bytes(seed: int) -> None:
+    """With two tables, which know a key, its time, or neither."""
+    r = random.Random(seed)
+    makers = table("makers", key="maker", on="product_id", file="makers.csv")
+    columns = {"category": "products.kind", "list_price": "products.price", "maker": "makers.name"}
+    enrich = declared(with_=[products(), makers], columns=columns)
+    times = [0, ALWAYS, 30_000_000]
+    versions = {
+        "products": versions_of(
+            ("price", "kind"),
+            [Row(k, t, t + 10**7 if t > 0 else None, (r.randrange(9), "ü")) for k in "ab" for t in times],
+        ),
+        "makers": versions_of(("name",), [Row(k, 5_000_000, None, (None,)) for k in ("b", "c")]),
+    }
+    unpinned = unpacked(packed(versions["products"]))
+    assert unpinned == versions["products"]
+    enricher, later = make_enricher(enrich, versions, "1.0.0"), LaterLookup(enrich, versions)
+    seen = set()
+    for number in range(100):
+        value, key, at = event(r, number), r.choice(["a", "b", "c", None]), r.randrange(60_000_000)
+        [tail], [outcome] = enricher.tails([[key], [key]], [at])
+        assert later.tail([key, key], at) == (tail, outcome)
+        sound = value.endswith(b"}") and b'"category"' not in value and b'"list_price"' not in value
+        direct = (value if sound else enricher.trimmed(value))[:-1] + tail
+        assert later.completed(value, tail) == direct
+        json.loads(direct)
+        seen.add(outcome)
+    assert seen == {FOUND, NO_KEY, UNKNOWN}
+
+
+def test_a_table_keeps_its_digits_when_it_is_put_aside() -> None:
+    rows = [Row("p-1", ALWAYS, 5, (Decimal("12.50"), "чайник", None)), Row("p-2", -3, None, (7, True, ""))]
+    versions = versions_of(("a", "b", "c"), rows)
+    again = unpacked(packed(versions))
+    assert again == versions
+    assert str(again.values["p-1"][0]) == str(versions.values["p-1"][0])
+
+
 def test_the_events_own_numbers_stay_as_they_were_written() -> None:
     enricher = enricher_of([], declared())
     value = b'{"amount":498000.00,"big":12345678901234567890.10,"category":"x"}'
@@ -110,7 +151,12 @@ def test_the_events_own_numbers_stay_as_they_were_written() -> None:
         ({"columns": {}}, "adds nothing"),
         ({"columns": {"category": "kind"}}, "no column of a table"),
         ({"columns": {"category": "customers.kind"}}, "no column of a table"),
-        ({"unknown": "retry"}, "no unknown='retry'"),
+        ({"unknown": "again"}, "no unknown='again'"),
+        ({"retry_for": "1 minute"}, "retry_for is for unknown='retry'"),
+        ({"unknown": "retry", "retry_for": "soon"}, "retry_for: 'soon' is not a duration"),
+        ({"unknown": "retry", "retry_for": "0 s"}, "retry_for is nothing"),
+        ({"unknown": "retry", "then": "retry"}, "no then='retry'"),
+        ({"unknown": "retry", "waiting_limit": 0}, "waiting_limit must be at least 1"),
         ({"topic": "a b"}, "no name for a topic"),
     ],
 )

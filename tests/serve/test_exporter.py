@@ -52,6 +52,7 @@ def books(services: Services, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
     books.execute("INSERT INTO headrace.signal_totals VALUES ('exported', 'fraud', 'block', 4)")
     books.execute("INSERT INTO headrace.enrich_totals VALUES ('exported', 'sales_enriched', 'found', 9)")
+    books.execute("INSERT INTO headrace.enrich_totals VALUES ('exported', 'sales_enriched', 'pending', 2)")
     books.execute(
         "INSERT INTO headrace.dimensions VALUES ('exported', 'products', 'p.csv', 5, now(), now(), 'p.csv:3')"
     )
@@ -109,6 +110,7 @@ def test_the_numbers(books: Books) -> None:
     assert found[f"headrace_backpressure_ratio{{{mine}}}"] == 2
     assert found["headrace_signals_total{app=exported,decision=block,signals=fraud}"] == 4
     assert found["headrace_enriched_total{app=exported,enrich=sales_enriched,outcome=found}"] == 9
+    assert found["headrace_enrich_waiting{app=exported,enrich=sales_enriched}"] == 2
     assert found["headrace_table_rows{app=exported,table=products}"] == 5
     assert found["headrace_table_up{app=exported,table=products}"] == 0
     assert found["headrace_metric_late_events_total{app=exported,metric=sold,source=exported_sales}"] == 3
