@@ -50,9 +50,11 @@ def demo(
     def audit(connections: Connections) -> None:
         for stream in sorted(loaded.contracts):
             contract, source = loaded.contract(stream), loaded.source(stream)
-            metrics = loaded.accounts_of(stream)
             report = audit_source(
-                loaded.name, contract, source, connections, metrics=metrics, recount=recount
+                *(loaded.name, contract, source, connections),
+                metrics=loaded.accounts_of(stream),
+                flows=loaded.flow_accounts_of(stream),
+                recount=recount,
             )
             reports.append(report)
 

@@ -17,6 +17,7 @@ from headrace.ops.audit_bounds import Bounds
 from headrace.ops.audit_flows import flow_findings
 from headrace.ops.audit_ledger import LedgerReader, LedgerView, PartitionRows
 from headrace.ops.audit_metrics import metric_findings
+from headrace.ops.audit_outboxes import outbox_findings
 from headrace.ops.audit_report import (
     AuditReport,
     Fates,
@@ -42,15 +43,17 @@ def audit_source(
     *,
     bounds: Bounds | None = None,
     metrics: Collection[str] = (),
+    flows: Collection[str] | None = None,
     recount: bool = False,
     on_progress: Progress | None = None,
 ) -> AuditReport:
     """Audit one source. Works while the gate runs: what it has not recorded yet is pending, not missing.
 
-    `metrics` are the declared ones: their accounts must reach to the last batch.
+    `metrics` and `flows` are the declared ones: their accounts must reach to the last batch. If `flows` is
+    None, those of all flows must that ever took an event.
     Raises DataError where the ledger holds nothing about the source or the range.
     """
-    audit = _Audit(app, contract, source, connections, bounds or Bounds(), metrics)
+    audit = _Audit(app, contract, source, connections, bounds or Bounds(), metrics, flows)
     return audit.report(recount, on_progress)
 
 
@@ -63,6 +66,7 @@ class _Audit:
         connections: Connections,
         bounds: Bounds,
         metrics: Collection[str],
+        flows: Collection[str] | None,
     ) -> None:
         self.contract, self.source, self.topic = contract, source, contract.topics.raw
         self.query = query_name(app, contract.name)
@@ -73,7 +77,7 @@ class _Audit:
         ends = self.reader.ends(self.topic)
         self.ranges = bounds.ranges(self.reader, self.topic, ends)
         self.positions = self.reader.group_positions(self.topic, f"headrace.{self.query}", list(ends))
-        self.view = self._looked_up(bounds, metrics)
+        self.view = self._looked_up(bounds, metrics, flows)
         self.outputs = {topic: self.reader.ends(topic) for topic in contract.topics.outputs}
         self.ends = self.reader.ends(self.topic)
 
@@ -88,6 +92,7 @@ class _Audit:
         findings += self._wrong_batches()
         findings += metric_findings(self.topic, self.view.metrics)
         findings += flow_findings(self.topic, self.view.flows)
+        findings += outbox_findings(self.view.outboxes)
         recounted = None
         if recount:
             recounted, found = self._recount(on_progress)
@@ -101,10 +106,13 @@ class _Audit:
             recounted,
             self.view.metrics,
             self.view.flows,
+            self.view.outboxes,
         )
 
-    def _looked_up(self, bounds: Bounds, metrics: Collection[str]) -> LedgerView:
-        view = self.ledger.view(self.ranges, metrics)
+    def _looked_up(
+        self, bounds: Bounds, metrics: Collection[str], flows: Collection[str] | None
+    ) -> LedgerView:
+        view = self.ledger.view(self.ranges, metrics, flows)
         if view.empty and not self.positions:
             raise DataError(
                 f"the ledger holds nothing about {self.query}",

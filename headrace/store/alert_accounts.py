@@ -10,7 +10,7 @@ from psycopg import sql
 
 from headrace.errors import AppError
 from headrace.store.alert_changes import Changes
-from headrace.store.alert_endings import withdraw
+from headrace.store.alert_endings import count_forgotten, withdraw
 from headrace.store.alert_rules import (
     begin,
     definition,
@@ -75,12 +75,13 @@ class AlertAccounts:
 
     def forget_old(self, connection: Connection) -> None:
         """Resolved alerts whose windows are final, and events that have been told to everybody."""
-        connection.execute(
+        gone = connection.execute(
             "DELETE FROM headrace.alerts a WHERE app = %s AND state = 'resolved' AND updated_at < now() - %s"
             " AND NOT EXISTS (SELECT 1 FROM headrace.alert_rules r WHERE r.app = a.app AND r.alert = a.alert"
-            " AND (r.query <> %s OR r.frozen IS NULL OR r.frozen <= a.window_end))",
+            " AND (r.query <> %s OR r.frozen IS NULL OR r.frozen <= a.window_end)) RETURNING app, alert",
             (self._app, self._keep, self._query),
         )
+        count_forgotten(connection, "old_alerts", gone.fetchall())
         forget_told(connection, self._query, self._keep)
 
     def _try(self, connection: Connection, rule: AlertRule) -> None:
@@ -101,9 +102,11 @@ class AlertAccounts:
 
 def forget_told(connection: Connection, query: str, keep: timedelta) -> None:
     """Events of a query that have been told to everybody."""
-    connection.execute(
+    gone = connection.execute(
         "DELETE FROM headrace.alert_events e WHERE query = %s AND at < now() - %s"
         " AND delivery <> 'waiting' AND (topic = '' OR position <= (SELECT published"
-        " FROM headrace.alert_lanes l WHERE l.query = e.query AND l.topic = e.topic))",
+        " FROM headrace.alert_lanes l WHERE l.query = e.query AND l.topic = e.topic))"
+        " RETURNING app, alert, kind",
         (query, keep),
-    )
+    ).fetchall()
+    count_forgotten(connection, "old_events", [(app, alert) for app, alert, kind in gone if kind == "opened"])

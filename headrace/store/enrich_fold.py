@@ -14,6 +14,7 @@ from headrace.enricher import OUTCOMES
 from headrace.gate.ledger import Batch
 from headrace.store.connection import Connection
 from headrace.store.dimensions import Dimensions, note_tables
+from headrace.store.flow_totals import FlowTotals
 from headrace.store.outbox import account
 from headrace.store.source_accounts import Watermarks
 
@@ -26,8 +27,10 @@ class EnrichFold:
     ) -> None:
         self._app, self._query, self._contract, self._enrich = app, query, contract, enrich
         self._tables = [dimensions.live(table) for table in enrich.tables]
+        self._totals = FlowTotals(app, query, enrich.fold)
 
     def prepare(self, connection: Connection, watermarks: Watermarks) -> None:
+        self._totals.begin(connection, lambda: {"before": sum(self._outcomes(connection).values())})
         note_tables(connection, self._app, self._tables)
 
     def merge(
@@ -36,6 +39,7 @@ class EnrichFold:
         accepted = sum(entry.accepted for entry in batch.entries)
         enriched = sum(part.values())
         account(connection, self._query, batch.batch_id, self._enrich.fold, "", (accepted, enriched, 0))
+        self._totals.add(connection, batch.batch_id, accepted=accepted, taken=enriched)
         with connection.cursor() as cursor:
             cursor.executemany(
                 "INSERT INTO headrace.enrich_totals AS known VALUES (%s, %s, %s, %s)"
@@ -55,6 +59,9 @@ class EnrichFold:
         schema = json_schema(enriched_contract(self._contract, self._enrich))
         file = folder / f"{self._enrich.name}.schema.json"
         file.write_text(json.dumps(schema, indent=1, ensure_ascii=False) + "\n")
+        return self._outcomes(connection)
+
+    def _outcomes(self, connection: Connection) -> dict[str, int]:
         found = connection.execute(
             "SELECT outcome, count FROM headrace.enrich_totals WHERE app = %s AND enrich = %s",
             (self._app, self._enrich.name),

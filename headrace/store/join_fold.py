@@ -60,10 +60,10 @@ class JoinFold:
             else:
                 self._keep_all(connection)
         key = self._keys[self._side]
-        taken = len(part.rows)
+        taken, accepted = len(part.rows), sum(entry.accepted for entry in batch.entries)
         account(
             *(connection, key[0], batch.batch_id, key[1], key[2]),
-            (sum(entry.accepted for entry in batch.entries), taken, len(late)),
+            (accepted, taken, len(late)),
         )
         totals = {"taken": taken, "matched": matched, "unmatched": keyless, "late": len(late)}
         count(
@@ -71,6 +71,7 @@ class JoinFold:
             key,
             batch.batch_id,
             pending_in=[self._shape.app, f"{self._join.name}__{self._side}"],
+            accepted=accepted,
             **totals,
         )
 

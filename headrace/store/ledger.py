@@ -58,17 +58,8 @@ class Ledger:
         """Write the batch, merge its parts and move the clocks, once: what is recorded stays as it is."""
 
         def write(connection: Connection) -> None:
-            new = connection.execute(
-                "INSERT INTO headrace.batches (query, batch_id, started_at, received, duplicates, dropped)"
-                " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
-                (
-                    *(batch.query, batch.batch_id, batch.started_at),
-                    *(batch.received, batch.duplicates, batch.dropped),
-                ),
-            )
-            if new.rowcount == 0:
+            if not write_batch(connection, batch):
                 return
-            _write_entries(connection, batch)
             if self._derived is not None:
                 self._derived.record(connection, batch, parts)
             self._forget_old(connection, batch.batch_id)
@@ -96,6 +87,21 @@ class Ledger:
                     ).format(sql.Identifier("headrace", accounts)),
                     (self.query,),
                 )
+
+
+def write_batch(connection: Connection, batch: Batch) -> bool:
+    """The batch and its clocks; False if it is there already."""
+    new = connection.execute(
+        "INSERT INTO headrace.batches (query, batch_id, started_at, received, duplicates, dropped)"
+        " VALUES (%s, %s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+        (
+            *(batch.query, batch.batch_id, batch.started_at),
+            *(batch.received, batch.duplicates, batch.dropped),
+        ),
+    )
+    if new.rowcount:
+        _write_entries(connection, batch)
+    return bool(new.rowcount)
 
 
 def _write_entries(connection: Connection, batch: Batch) -> None:

@@ -11,19 +11,32 @@ from headrace.store.connection import Connection
 
 def open_lane(connection: Connection, query: str, topic: str) -> None:
     connection.execute(
-        "INSERT INTO headrace.outbox_lanes (query, topic) VALUES (%s, %s) ON CONFLICT DO NOTHING",
+        "INSERT INTO headrace.outbox_lanes (query, topic, sent) VALUES (%s, %s, 0) ON CONFLICT DO NOTHING",
         (query, topic),
     )
 
 
 def put(connection: Connection, query: str, topic: str, records: Iterable[tuple[str, str]]) -> None:
     """Keys and values, in the order in which they are to be published."""
+    handed = 0
     with (
         connection.cursor() as cursor,
         cursor.copy("COPY headrace.outbox (query, topic, key, value) FROM STDIN") as copy,
     ):
         for key, value in records:
             copy.write_row((query, topic, key, value))
+            handed += 1
+    note_handed(connection, query, topic, handed)
+
+
+def note_handed(connection: Connection, query: str, topic: str, handed: int) -> None:
+    """How many results were put into the outbox: an audit holds it against what left it and what waits."""
+    if handed:
+        connection.execute(
+            "INSERT INTO headrace.outbox_handed AS known VALUES (%s, %s, %s)"
+            " ON CONFLICT (query, topic) DO UPDATE SET handed = known.handed + excluded.handed",
+            (query, topic, handed),
+        )
 
 
 def account(
@@ -41,6 +54,7 @@ def count(
     key: tuple[str, str, str],
     batch_id: int | None = None,
     *,
+    accepted: int = 0,
     taken: int = 0,
     matched: int = 0,
     unmatched: int = 0,
@@ -60,11 +74,12 @@ def count(
         return
     connection.execute(
         "INSERT INTO headrace.flow_sides AS f (query, flow, side, first_batch, taken, matched, unmatched,"
-        " late, pending_in) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)"
+        " late, pending_in, accepted) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
         " ON CONFLICT (query, flow, side) DO UPDATE SET"
         " taken = f.taken + excluded.taken, matched = f.matched + excluded.matched,"
-        " unmatched = f.unmatched + excluded.unmatched, late = f.late + excluded.late",
-        (*key, batch_id, *counts, pending_in),
+        " unmatched = f.unmatched + excluded.unmatched, late = f.late + excluded.late,"
+        " accepted = f.accepted + excluded.accepted",
+        (*key, batch_id, *counts, pending_in, accepted),
     )
 
 
@@ -106,11 +121,10 @@ class FlowOutbox:
     def note_published(self, connection: Connection, lane: Lane, position: int) -> None:
         """What is in the topic leaves the outbox."""
         connection.execute(
-            "UPDATE headrace.outbox_lanes SET published = greatest(published, %s), published_at = now()"
-            " WHERE query = %s AND topic = %s",
-            (position, lane.query, lane.topic),
-        )
-        connection.execute(
-            "DELETE FROM headrace.outbox WHERE query = %s AND topic = %s AND position <= %s",
-            (lane.query, lane.topic, position),
+            "WITH gone AS (DELETE FROM headrace.outbox WHERE query = %(query)s AND topic = %(topic)s"
+            " AND position <= %(position)s RETURNING 1)"
+            " UPDATE headrace.outbox_lanes SET published = greatest(published, %(position)s),"
+            " published_at = now(), sent = sent + (SELECT count(*) FROM gone)"
+            " WHERE query = %(query)s AND topic = %(topic)s",
+            {"query": lane.query, "topic": lane.topic, "position": position},
         )

@@ -20,6 +20,12 @@ PATTERN_TABLES = (
         UNIQUE (app, pattern)
     )
     """,
+    # Of the alerts that were raised, how many have been forgotten since, and of how many the first event has;
+    # less those that were there before.
+    "ALTER TABLE headrace.patterns ADD COLUMN IF NOT EXISTS accepted bigint",
+    "ALTER TABLE headrace.patterns ADD COLUMN IF NOT EXISTS first_batch bigint",
+    "ALTER TABLE headrace.patterns ADD COLUMN IF NOT EXISTS old_alerts bigint",
+    "ALTER TABLE headrace.patterns ADD COLUMN IF NOT EXISTS old_events bigint",
     # Times are microseconds since 1970. A used event is part of a match; the watermark that passes `until`
     # takes it away. (An index by `at` would tempt the planner away from the key, while it knows no sizes.)
     """
