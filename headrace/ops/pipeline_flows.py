@@ -15,6 +15,8 @@ FlowKind = Literal["join", "sessions", "pattern", "signals", "enrichment"]
 _PREFIXES: dict[str, FlowKind] = {"sessions": "sessions", "signals": "signals", "enrich": "enrichment"}
 _STATE = {"sessions": "__pieces", "signals": "__memory"}  # the tables of what is kept
 
+STILL_WAITING = ("pending", "remembered")  # what has these outcomes will have another one
+
 _SIDES = """
     SELECT query, flow, side, first_batch, accepted, taken, matched, unmatched, late,
            CASE WHEN pending_in IS NULL THEN NULL

@@ -141,4 +141,6 @@ FLOW_TABLES = (
         PRIMARY KEY (app, name)
     )
     """,
+    # When a look last found that the versions in use are the newest.
+    "ALTER TABLE headrace.dimensions ADD COLUMN IF NOT EXISTS sound_at timestamptz",
 )
