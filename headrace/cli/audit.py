@@ -71,6 +71,7 @@ def audit(
                         bounds=bounds,
                         metrics=loaded.accounts_of(stream),
                         flows=loaded.flow_accounts_of(stream),
+                        enriched=loaded.enriched_topics_of(stream),
                         recount=recount,
                         on_progress=on_progress,
                     )

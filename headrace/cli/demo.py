@@ -54,6 +54,7 @@ def demo(
                 *(loaded.name, contract, source, connections),
                 metrics=loaded.accounts_of(stream),
                 flows=loaded.flow_accounts_of(stream),
+                enriched=loaded.enriched_topics_of(stream),
                 recount=recount,
             )
             reports.append(report)

@@ -22,12 +22,14 @@ from headrace.ops.audit_report import (
     AuditReport,
     Fates,
     Finding,
+    OutboxAudit,
     PartitionAudit,
     RecountReport,
     shown_ranges,
 )
 from headrace.ops.claims import Claims
 from headrace.ops.recount import Recount, differences
+from headrace.ops.recount_flows import FlowRecount
 from headrace.store.connection import Store
 
 Progress = Callable[[int, int], None]  # records read, records to read
@@ -44,17 +46,19 @@ def audit_source(
     bounds: Bounds | None = None,
     metrics: Collection[str] = (),
     flows: Collection[str] | None = None,
+    enriched: Mapping[str, Collection[str]] | None = None,
     recount: bool = False,
     on_progress: Progress | None = None,
 ) -> AuditReport:
     """Audit one source. Works while the gate runs: what it has not recorded yet is pending, not missing.
 
     `metrics` and `flows` are the declared ones: their accounts must reach to the last batch. If `flows` is
-    None, those of all flows must that ever took an event.
+    None, those of all flows must that ever took an event. `enriched` are the topics of enrichments by their
+    names: a recount reads them.
     Raises DataError where the ledger holds nothing about the source or the range.
     """
     audit = _Audit(app, contract, source, connections, bounds or Bounds(), metrics, flows)
-    return audit.report(recount, on_progress)
+    return audit.report(recount, on_progress, enriched or {})
 
 
 class _Audit:
@@ -81,7 +85,9 @@ class _Audit:
         self.outputs = {topic: self.reader.ends(topic) for topic in contract.topics.outputs}
         self.ends = self.reader.ends(self.topic)
 
-    def report(self, recount: bool, on_progress: Progress | None) -> AuditReport:
+    def report(
+        self, recount: bool, on_progress: Progress | None, enriched: Mapping[str, Collection[str]]
+    ) -> AuditReport:
         findings: list[Finding] = []
         audits = []
         for partition, span in self.ranges.items():
@@ -92,11 +98,11 @@ class _Audit:
         findings += self._wrong_batches()
         findings += metric_findings(self.topic, self.view.metrics)
         findings += flow_findings(self.topic, self.view.flows)
-        findings += outbox_findings(self.view.outboxes)
-        recounted = None
+        recounted, outboxes = None, self.view.outboxes
         if recount:
-            recounted, found = self._recount(on_progress)
+            recounted, found, outboxes = self._recount(on_progress, enriched)
             findings += found
+        findings += outbox_findings(outboxes)
         return AuditReport(
             self.contract.name,
             self.query,
@@ -106,7 +112,7 @@ class _Audit:
             recounted,
             self.view.metrics,
             self.view.flows,
-            self.view.outboxes,
+            outboxes,
         )
 
     def _looked_up(
@@ -177,7 +183,9 @@ class _Audit:
                 note = f"batch {b.batch_id}: Spark counted {b.duplicates} duplicates, {said}"
                 yield Finding("batch", self.topic, -1, abs(b.duplicates - b.duplicates_in_ledger), note=note)
 
-    def _recount(self, on_progress: Progress | None) -> tuple[RecountReport, list[Finding]]:
+    def _recount(
+        self, on_progress: Progress | None, enriched: Mapping[str, Collection[str]]
+    ) -> tuple[RecountReport, list[Finding], tuple[OutboxAudit, ...]]:
         starts = {
             p: start
             for p, rows in self.view.rows.items()
@@ -200,7 +208,12 @@ class _Audit:
         findings = claims.offenders.findings()
         if not (self.contract.compacted or recount.unjudged):
             findings += self._differences(ranges, recount)
-        return report, findings
+        flows = FlowRecount(self.reader, claims)
+        for name, topics in enriched.items():
+            waiting = next((f.outcomes.get("pending", 0) for f in self.view.flows if f.flow == name), 0)
+            since = self.ledger.first_offsets(f"enrich.{name}")
+            findings += flows.enriched(self.topic, topics, since, waiting)
+        return report, findings, flows.outboxes(self.view.outboxes, self.ledger.outboxes)
 
     def _differences(self, ranges: Mapping[int, Range], recount: Recount) -> Iterator[Finding]:
         for partition, count, note in differences(self.ledger.sums(ranges), recount):

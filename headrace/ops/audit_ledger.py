@@ -135,6 +135,24 @@ class LedgerReader:
 
         return self._store.transact(look)
 
+    def outboxes(self) -> tuple[OutboxAudit, ...]:
+        """As they are now."""
+        return self._store.transact(lambda connection: outbox_audits(connection, self._query))
+
+    def first_offsets(self, account: str) -> dict[int, int]:
+        """Where the first batch begins that a flow has an account of, as far as the ledger knows."""
+
+        def look(connection: Connection) -> dict[int, int]:
+            rows = connection.execute(
+                "SELECT partition, min(first_offset) FROM headrace.ledger WHERE query = %(query)s"
+                " AND batch_id >= (SELECT min(batch_id) FROM headrace.flow_ledger"
+                " WHERE query = %(query)s AND flow = %(flow)s) GROUP BY partition",
+                {"query": self._query, "flow": account},
+            )
+            return dict(rows.fetchall())
+
+        return self._store.transact(look)
+
     def start_at(self, partition: int, offset: int, end: int) -> Start | None:
         """The first batch that begins at the offset or after it, and before the end."""
 

@@ -1,4 +1,7 @@
-"""The outboxes of flows: what was put into one was published, or waits. A recount asks the topic itself."""
+"""The outboxes of flows and alerts: what was put into one was published, or waits.
+
+A recount asks the topics themselves.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,28 @@ _LANES = """
     LEFT JOIN headrace.outbox_handed h ON h.query = l.query AND h.topic = l.topic
     WHERE l.query = ANY(%s) AND l.sent IS NOT NULL ORDER BY l.topic, l.query
 """
+# The events of alerts stay in their outbox for a while: what has left it is known by its position.
+_ALERT_LANES = """
+    SELECT l.topic, l.query, l.sent + w.waiting, l.sent, w.waiting
+    FROM headrace.alert_lanes l CROSS JOIN LATERAL (
+        SELECT count(*) AS waiting FROM headrace.alert_events e
+        WHERE e.query = l.query AND e.topic = l.topic AND e.position > l.published
+    ) w
+    WHERE l.query = %s AND l.sent IS NOT NULL ORDER BY l.topic
+"""
 _JOINS = "SELECT flow FROM headrace.flow_sides WHERE query = %s AND side = 'left'"
 
 
 def outbox_audits(connection: Connection, query: str) -> tuple[OutboxAudit, ...]:
-    """Of the flows of a query; a join goes with its left side."""
+    """Of the flows and alerts of a query; a join goes with its left side."""
     found = connection.execute("SELECT to_regclass('headrace.outbox_handed')").fetchone()
     if found is None or found[0] is None:
         return ()
     app = query.rpartition(".")[0]
     lanes = [query, *(lane_name(app, join) for (join,) in connection.execute(_JOINS, (query,)))]
-    return tuple(_audit(*row) for row in connection.execute(_LANES, (lanes,)))
+    results = connection.execute(_LANES, (lanes,)).fetchall()
+    alerts = connection.execute(_ALERT_LANES, (query,)).fetchall()
+    return tuple(_audit(*row) for row in [*results, *alerts])
 
 
 def outbox_findings(audits: Iterable[OutboxAudit]) -> Iterator[Finding]:

@@ -73,6 +73,10 @@ class LoadedApp:
         signals = [f"signals.{signals.name}" for signals in self.signals_of(stream)]
         return [*joins, *patterns, *signals, *(enrich.fold for enrich in self.enrich_of(stream))]
 
+    def enriched_topics_of(self, stream: str) -> dict[str, tuple[str, ...]]:
+        """The topics of the enrichments of a stream, by their names."""
+        return {enrich.name: enrich.topics for enrich in self.enrich_of(stream)}
+
     def alert(self, name: str) -> Alert:
         """Of a threshold, or of a pattern."""
         known = self.app.alerts | {pattern.name: pattern.alert for pattern in self.app.patterns.values()}

@@ -99,7 +99,7 @@ def _statement(sessions: Sessions, table: MetricTable, by: str | None) -> sql.Co
         sql.SQL(_NEWEST).format(table=table.name, state=sql.Literal(state), most=sql.Literal(MOST_SESSIONS))
         for state in STATES
     )
-    columns = [
+    columns: list[sql.Composable] = [
         sql.SQL("count(*) AS sessions"),
         sql.SQL("count(*) FILTER (WHERE state = 'open') AS open_sessions"),
         sql.SQL("sum(events)::bigint AS events"),

@@ -51,7 +51,8 @@ class AlertAccounts:
                 begin(connection, self._app, self._query, rule, watermarks.get(rule.metric.window.time))
             if rule.alert.topic:
                 connection.execute(
-                    "INSERT INTO headrace.alert_lanes (query, topic) VALUES (%s, %s) ON CONFLICT DO NOTHING",
+                    "INSERT INTO headrace.alert_lanes (query, topic, sent) VALUES (%s, %s, 0)"
+                    " ON CONFLICT DO NOTHING",
                     (self._query, rule.alert.topic),
                 )
 

@@ -76,4 +76,5 @@ ALERT_TABLES = (
         PRIMARY KEY (query, topic)
     )
     """,
+    "ALTER TABLE headrace.alert_lanes ADD COLUMN IF NOT EXISTS sent bigint",
 )

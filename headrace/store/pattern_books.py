@@ -69,7 +69,8 @@ class PatternBooks:
         )
         if self._rule.pattern.alert.topic:
             connection.execute(
-                "INSERT INTO headrace.alert_lanes (query, topic) VALUES (%s, %s) ON CONFLICT DO NOTHING",
+                "INSERT INTO headrace.alert_lanes (query, topic, sent) VALUES (%s, %s, 0)"
+                " ON CONFLICT DO NOTHING",
                 (self._query, self._rule.pattern.alert.topic),
             )
 

@@ -21,11 +21,15 @@ from headrace.contracts.model import Contract
 from headrace.local.connect import connections_of
 from headrace.local.services import Services
 from headrace.log.topics import ensure_outputs, ensure_topics
+from headrace.ops.audit import audit_source
+from headrace.ops.audit_report import AuditReport
 from headrace.ops.gate_query import GateQuery
 from headrace.ops.load import LoadedApp, load_app
+from headrace.ops.outbox_topics import OutboxTopics
 from headrace.ops.simulate import Input, simulate
 from headrace.store.connection import Store
 from headrace.store.ledger import Ledger
+from headrace.store.outbox import FlowOutbox
 
 CONTRACT = """
 kind: DataContract
@@ -114,6 +118,20 @@ def gate_of(
     )
 
 
+def audited(loaded: LoadedApp, contract: Contract, to: Connections, *topics: str) -> AuditReport:
+    """A recount of everything, as `headrace audit --recount` does it."""
+    enriched = {"clicks_enriched": topics or loaded.app.enrichments["clicks_enriched"].topics}
+    source = Source(contract.name)
+    return audit_source(loaded.name, contract, source, to, enriched=enriched, recount=True)
+
+
+def once_more(message: Message, options: dict[str, str]) -> None:
+    producer = Producer(options)
+    headers, place = list(message.headers() or []), (message.topic() or "", message.partition() or 0)
+    producer.produce(place[0], message.value(), message.key(), place[1], headers=headers)
+    assert producer.flush(20) == 0
+
+
 def records(topic: str, partitions: int, options: dict[str, str]) -> list[Message]:
     consumer = Consumer({**options, "group.id": "t", "isolation.level": "read_committed"})
     found, deadline = [], time.monotonic() + 20
@@ -189,6 +207,15 @@ def test_every_accepted_event_is_enriched_once(
     assert totals == {"found": 4, "unknown": 2, "no_key": 1}
     assert accounts == (7, 7)
     assert known == [("products", 3, "")]
+    report = audited(loaded, contract, to)
+    assert report.clean, report.findings
+    assert [(f.kind, f.accepted, f.outcomes) for f in report.flows] == [("enrichment", 7, totals)]
+    if dead:
+        [lost] = audited(loaded, contract, to, enrich.topic).findings
+        assert (lost.kind, lost.count) == ("lost", 2)
+    once_more(found["e1"], to.librdkafka)
+    [twice] = audited(loaded, contract, to).findings
+    assert (twice.kind, twice.topic, twice.count) == ("repeated", enrich.topic, 1)
 
 
 def test_a_batch_that_failed_after_publishing_is_neither_lost_nor_doubled(
@@ -246,6 +273,17 @@ def test_a_batch_that_failed_after_publishing_is_neither_lost_nor_doubled(
     assert totals == [("found", 4), ("no_key", 1), ("unknown", 2)]
     assert scored == [(e[0], 64, e[3]) for e in EVENTS]  # cards are masked
     assert (waiting, suspicious) == ((len(EVENTS),), (len(EVENTS),))
+    signals = "enriching_again.signals.v1"
+    ensure_outputs(contract, [signals], to.librdkafka)
+    publisher = OutboxTopics("flows", FlowOutbox(), Store(to.store_url), [gate.name], to.librdkafka)
+    assert publisher.publish() == len(EVENTS)
+    publisher.close()
+    report = audited(loaded, contract, to)
+    [box] = report.outboxes
+    assert report.clean and (box.handed, box.published, box.in_topic, box.waiting) == (7, 7, 7, 0)
+    once_more(records(signals, 2, to.librdkafka)[0], to.librdkafka)
+    [finding] = audited(loaded, contract, to).findings
+    assert finding.kind == "outbox" and finding.note.endswith("7 published, 8 in the topic")
 
 
 def test_a_changed_table_is_used_without_a_restart(
