@@ -204,9 +204,33 @@ class Ledger(Shape):
     next: Next
 
 
+class AuditedFlow(Shape):
+    """accepted = filtered + the outcomes; each outcome is a member of its own, too."""
+
+    flow: str = Field(examples=["order_paid"])
+    kind: str = Field(examples=["join"])
+    side: str = Field(examples=["left"])
+    accepted: int | None
+    filtered: int | None
+    taken: Count
+    outcomes: dict[str, int] = Field(examples=[{"matched": 52, "unmatched": 3, "pending": 5, "late": 0}])
+    unaccounted: int
+    notes: list[str] = Field(description="What does not add up.")
+
+
+class AuditedOutbox(Shape):
+    topic: str = Field(examples=["order_paid.v1"])
+    handed: Count = Field(description="Results that were put into the outbox.")
+    published: Count
+    waiting: Count
+    unaccounted: int
+
+
 class SourceAudit(Shape):
     source: str
     clean: bool | None = Field(description="null: nothing has been read yet.")
+    flows: list[AuditedFlow] = []
+    outboxes: list[AuditedOutbox] = []
 
 
 class Audit(Shape):
