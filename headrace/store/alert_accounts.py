@@ -10,7 +10,7 @@ from psycopg import sql
 
 from headrace.errors import AppError
 from headrace.store.alert_changes import Changes
-from headrace.store.alert_endings import count_forgotten, withdraw
+from headrace.store.alert_endings import withdraw
 from headrace.store.alert_rules import (
     begin,
     definition,
@@ -75,14 +75,17 @@ class AlertAccounts:
             note_progress(connection, self._app, rule, frozen, settled)
 
     def forget_old(self, connection: Connection) -> None:
-        """Resolved alerts whose windows are final, and events that have been told to everybody."""
-        gone = connection.execute(
+        """Resolved alerts whose windows are final, and events that have been told to everybody.
+
+        Patterns look after their own.
+        """
+        connection.execute(
             "DELETE FROM headrace.alerts a WHERE app = %s AND state = 'resolved' AND updated_at < now() - %s"
             " AND NOT EXISTS (SELECT 1 FROM headrace.alert_rules r WHERE r.app = a.app AND r.alert = a.alert"
-            " AND (r.query <> %s OR r.frozen IS NULL OR r.frozen <= a.window_end)) RETURNING app, alert",
+            " AND (r.query <> %s OR r.frozen IS NULL OR r.frozen <= a.window_end))"
+            " AND NOT EXISTS (SELECT 1 FROM headrace.patterns p WHERE p.app = a.app AND p.pattern = a.alert)",
             (self._app, self._keep, self._query),
         )
-        count_forgotten(connection, "old_alerts", gone.fetchall())
         forget_told(connection, self._query, self._keep)
 
     def _try(self, connection: Connection, rule: AlertRule) -> None:
@@ -102,12 +105,19 @@ class AlertAccounts:
 
 
 def forget_told(connection: Connection, query: str, keep: timedelta) -> None:
-    """Events of a query that have been told to everybody."""
+    """Events of a query that have been told to everybody; the books of its patterns say how many."""
     gone = connection.execute(
         "DELETE FROM headrace.alert_events e WHERE query = %s AND at < now() - %s"
         " AND delivery <> 'waiting' AND (topic = '' OR position <= (SELECT published"
         " FROM headrace.alert_lanes l WHERE l.query = e.query AND l.topic = e.topic))"
-        " RETURNING app, alert, kind",
+        " RETURNING alert, kind",
         (query, keep),
     ).fetchall()
-    count_forgotten(connection, "old_events", [(app, alert) for app, alert, kind in gone if kind == "opened"])
+    alerts = [alert for alert, kind in gone if kind == "opened"]
+    if alerts:
+        connection.execute(
+            "UPDATE headrace.patterns p SET old_events = old_events + g.n FROM (SELECT alert, count(*) AS n"
+            " FROM unnest(%s::text[]) AS gone (alert) GROUP BY alert) g"
+            " WHERE p.query = %s AND p.pattern = g.alert",
+            (alerts, query),
+        )

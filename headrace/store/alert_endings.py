@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
-
-from psycopg import sql
 
 from headrace.store.connection import Connection
 
@@ -22,21 +19,6 @@ def end_alerts(connection: Connection, ids: Sequence[str], resolution: str) -> N
     """Resolve those that are open, and tell it where they were told."""
     if ids:
         connection.execute(_END, {"ids": list(ids), "resolution": resolution})
-
-
-def count_forgotten(
-    connection: Connection, column: Literal["old_alerts", "old_events"], gone: Sequence[tuple[str, str]]
-) -> None:
-    """Alerts (app and name) that were raised, and are removed by their age: the books of patterns say so."""
-    if gone:
-        connection.execute(
-            sql.SQL(
-                "UPDATE headrace.patterns p SET {0} = {0} + g.n FROM (SELECT app, alert, count(*) AS n"
-                " FROM unnest(%s::text[], %s::text[]) AS gone (app, alert) GROUP BY app, alert) g"
-                " WHERE p.app = g.app AND p.pattern = g.alert"
-            ).format(sql.Identifier(column)),
-            ([app for app, _ in gone], [alert for _, alert in gone]),
-        )
 
 
 _END = """

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.store.columns import add_column
+
 FLOW_TABLES = (
     """
     CREATE TABLE IF NOT EXISTS headrace.outbox (
@@ -26,7 +28,7 @@ FLOW_TABLES = (
     """,
     # How many results have left the outbox of a lane, and how many were put into it. These are two rows, as
     # they are written by two: a publisher must not wait for the end of a batch.
-    "ALTER TABLE headrace.outbox_lanes ADD COLUMN IF NOT EXISTS sent bigint",
+    add_column("outbox_lanes", "sent", "bigint"),
     """
     CREATE TABLE IF NOT EXISTS headrace.outbox_handed (
         query text NOT NULL,
@@ -64,7 +66,7 @@ FLOW_TABLES = (
         PRIMARY KEY (query, flow, side)
     )
     """,
-    "ALTER TABLE headrace.flow_sides ADD COLUMN IF NOT EXISTS accepted bigint",
+    add_column("flow_sides", "accepted", "bigint"),
     # The same for sessions, signals and enrichment: a row for each outcome.
     """
     CREATE TABLE IF NOT EXISTS headrace.flow_totals (
@@ -142,5 +144,5 @@ FLOW_TABLES = (
     )
     """,
     # When a look last found that the versions in use are the newest.
-    "ALTER TABLE headrace.dimensions ADD COLUMN IF NOT EXISTS sound_at timestamptz",
+    add_column("dimensions", "sound_at", "timestamptz"),
 )

@@ -12,7 +12,7 @@ from headrace.flows.pattern_rule import PatternRule, storable
 from headrace.flows.taken import TakenRow
 from headrace.gate.ledger import Batch
 from headrace.store.alert_accounts import forget_told
-from headrace.store.alert_endings import count_forgotten, withdraw
+from headrace.store.alert_endings import withdraw
 from headrace.store.connection import Connection
 from headrace.store.metric_tables import STATEMENTS
 from headrace.store.outbox import account
@@ -101,10 +101,13 @@ class PatternBooks:
         """Alerts, and notes of late events, from longer ago than they are kept."""
         gone = connection.execute(
             "DELETE FROM headrace.alerts WHERE app = %s AND alert = %s AND state = 'resolved'"
-            " AND updated_at < now() - %s RETURNING app, alert",
+            " AND updated_at < now() - %s",
             (self._app, self._name, self._keep),
         )
-        count_forgotten(connection, "old_alerts", gone.fetchall())
+        connection.execute(
+            "UPDATE headrace.patterns SET old_alerts = old_alerts + %s WHERE id = %s",
+            (gone.rowcount, self.id),
+        )
         forget_told(connection, self._query, self._keep)
         connection.execute(
             "DELETE FROM headrace.late_events WHERE app = %s AND metric = %s AND seen_at < now() - %s",

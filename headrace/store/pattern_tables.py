@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.store.columns import add_column
+
 PATTERN_TABLES = (
     # Since the pattern has this meaning: taken = remembered + forgotten + late + again.
     """
@@ -22,10 +24,10 @@ PATTERN_TABLES = (
     """,
     # Of the alerts that were raised, how many have been forgotten since, and of how many the first event has;
     # less those that were there before.
-    "ALTER TABLE headrace.patterns ADD COLUMN IF NOT EXISTS accepted bigint",
-    "ALTER TABLE headrace.patterns ADD COLUMN IF NOT EXISTS first_batch bigint",
-    "ALTER TABLE headrace.patterns ADD COLUMN IF NOT EXISTS old_alerts bigint",
-    "ALTER TABLE headrace.patterns ADD COLUMN IF NOT EXISTS old_events bigint",
+    add_column("patterns", "accepted", "bigint"),
+    add_column("patterns", "first_batch", "bigint"),
+    add_column("patterns", "old_alerts", "bigint"),
+    add_column("patterns", "old_events", "bigint"),
     # Times are microseconds since 1970. A used event is part of a match; the watermark that passes `until`
     # takes it away. (An index by `at` would tempt the planner away from the key, while it knows no sizes.)
     """

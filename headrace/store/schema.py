@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.store.alert_tables import ALERT_TABLES
+from headrace.store.columns import add_column
 from headrace.store.flow_tables import FLOW_TABLES
 from headrace.store.pattern_tables import PATTERN_TABLES
 
@@ -51,7 +52,7 @@ STATEMENTS = (
         PRIMARY KEY (query, partition)
     )
     """,
-    "ALTER TABLE headrace.clocks ADD COLUMN IF NOT EXISTS log_time timestamptz",
+    add_column("clocks", "log_time", "timestamptz"),
     """
     CREATE TABLE IF NOT EXISTS headrace.watermarks (
         query text NOT NULL,
@@ -77,7 +78,7 @@ STATEMENTS = (
     *ALERT_TABLES,
     *FLOW_TABLES,
     *PATTERN_TABLES,
-    "ALTER TABLE headrace.ledger ADD COLUMN IF NOT EXISTS oldest_log_time timestamptz",
+    add_column("ledger", "oldest_log_time", "timestamptz"),
     """
     CREATE TABLE IF NOT EXISTS headrace.query_reports (
         query text PRIMARY KEY,
