@@ -110,7 +110,12 @@ def _statement(sessions: Sessions, table: MetricTable, by: str | None) -> sql.Co
     columns += [
         sql.SQL("avg({0}::int)::float8 AS {0}").format(sql.Identifier(name)) for name in _shares(table)
     ]
-    columns += [sql.SQL("sum({0}) AS {0}").format(sql.Identifier(name)) for name in _sums(sessions, table)]
+    columns += [
+        sql.SQL("sum({0}){1} AS {0}").format(
+            sql.Identifier(name), sql.SQL("::bigint" if table.types[name] == "bigint" else "")
+        )
+        for name in _sums(sessions, table)
+    ]
     label = sql.Identifier(by) if by else sql.SQL("NULL::text")
     return sql.SQL(
         "SELECT grouping(label) = 1 AS whole, label, {columns}"
