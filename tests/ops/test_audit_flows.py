@@ -241,6 +241,22 @@ def test_what_is_published_or_too_old_stays_accounted_for(flows: Flows) -> None:
         assert leaks(connection, flows.app) == []
 
 
+def test_tables_that_were_never_counted_are_counted_from_now_on(flows: Flows) -> None:
+    """As those of an earlier version; runs last, since it forgets."""
+    with psycopg.connect(flows._url) as connection:
+        connection.execute("DELETE FROM headrace.flow_totals WHERE query = %s", (flows.app,))
+        connection.execute(
+            "UPDATE headrace.patterns SET accepted = NULL, first_batch = NULL, old_alerts = NULL,"
+            " old_events = NULL WHERE query = %s",
+            (flows.app,),
+        )
+    for n in (300, 400):
+        flows.accounts.prepare()
+        flows.feed([sale(n, 3600 + n), sale(n + 1, 3601 + n)])
+        with psycopg.connect(flows._url) as connection:
+            assert leaks(connection, flows.app) == []
+
+
 def rows(connection: Any, app: str) -> dict[str, int]:
     counted = {
         "velocity": f"SELECT count(*) FROM {app}.velocity",
