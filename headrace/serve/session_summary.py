@@ -19,7 +19,7 @@ from headrace.sessions import Sessions
 SPAN = timedelta(hours=1)
 MOST_SESSIONS = 50_000  # the newest; so many that more would change little
 MOST_GROUPS = 12
-KEPT_SECONDS = 5.0
+KEPT_SECONDS = 2.0
 STATES = ("open", "preliminary", "corrected", "final")
 _ADDED_UP = ("count", "sum")
 _NEWEST = (

@@ -286,6 +286,8 @@ def test_sessions_and_enrichment_are_shown(tab: Tab, shop: Shop, browser: Browse
         connection.execute(
             "INSERT INTO headrace.dimensions VALUES ('turanmart', 'products', 'p.csv', 480, now(), now(), '')"
         )
+    summary = f"{shop.address}/api/v1/sessions/visits/summary"
+    wait_until(lambda: httpx.get(summary, timeout=20).json()["open"] == 31, 10)
     tab.page.reload()
     says("open now")
     says("97.5 %")
