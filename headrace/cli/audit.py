@@ -43,8 +43,8 @@ def audit(
 ) -> None:
     """Check that received = accepted + rejected + late + duplicate. Ends with 1 if a record has no fate.
 
-    For each metric, that accepted = counted + filtered + late, batch by batch. For each side of a flow, that
-    taken = matched + unmatched + pending + late.
+    For each metric, that accepted = counted + filtered + late, batch by batch. For each flow (join, sessions,
+    pattern, signals, enrichment), that accepted = filtered + its outcomes, and that its tables hold them.
     """
     from headrace.local.connect import found_connections
     from headrace.ops.audit import audit_source
@@ -70,6 +70,8 @@ def audit(
                         connections,
                         bounds=bounds,
                         metrics=loaded.accounts_of(stream),
+                        flows=loaded.flow_accounts_of(stream),
+                        enriched=loaded.enriched_topics_of(stream),
                         recount=recount,
                         on_progress=on_progress,
                     )
@@ -90,7 +92,7 @@ def audit(
 
 
 def show(reports: Sequence[AuditReport]) -> None:
-    """A row for each partition and each metric, then what was found, then a line for each source."""
+    """Partitions, metrics, flows and their topics, then what was found, then a line for each source."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -110,6 +112,7 @@ def show(reports: Sequence[AuditReport]) -> None:
     console.print(table)
     _show_metrics(console, reports)
     _show_flows(console, reports)
+    _show_outboxes(console, reports)
     for report in reports:
         _show_findings(report.findings)
         _show_recount(report)
@@ -136,14 +139,35 @@ def _show_flows(console: Console, reports: Sequence[AuditReport]) -> None:
     from rich import box
     from rich.table import Table
 
-    heads = ("source", "flow", "side", "taken", "matched", "unmatched", "pending", "late", "unaccounted")
-    table = Table(*heads, box=box.SIMPLE_HEAD)
-    for column in table.columns[3:]:
-        column.justify = "right"
+    from headrace.cli.flow_words import flow_name, outcomes_in_words
+
+    table = Table("source", "flow", "kind", box=box.SIMPLE_HEAD)
+    for head in ("accepted", "filtered", "taken"):
+        table.add_column(head, justify="right")
+    table.add_column("outcomes")
+    table.add_column("unaccounted", justify="right")
     for report in reports:
         for f in report.flows:
-            cells = (f.taken, f.matched, f.unmatched, f.pending, f.late, f.unaccounted)
-            table.add_row(report.source, f.flow, f.side, *map(str, cells))
+            counts = ("-" if n is None else str(n) for n in (f.accepted, f.filtered, f.taken))
+            about = (flow_name(f.to_json()), f.kind, *counts, outcomes_in_words(f.outcomes))
+            table.add_row(report.source, *about, str(f.unaccounted))
+    if table.row_count:
+        console.print(table)
+
+
+def _show_outboxes(console: Console, reports: Sequence[AuditReport]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table("source", "topic", box=box.SIMPLE_HEAD)
+    recounted = any(o.in_topic is not None for report in reports for o in report.outboxes)
+    for head in ("results", "published", *(["in the topic"] if recounted else []), "waiting", "unaccounted"):
+        table.add_column(head, justify="right")
+    for report in reports:
+        for o in report.outboxes:
+            in_topic = ["-" if o.in_topic is None else str(o.in_topic)] if recounted else []
+            counts = (str(o.handed), str(o.published), *in_topic, str(o.waiting), str(o.unaccounted))
+            table.add_row(report.source, o.topic, *counts)
     if table.row_count:
         console.print(table)
 

@@ -50,9 +50,12 @@ def demo(
     def audit(connections: Connections) -> None:
         for stream in sorted(loaded.contracts):
             contract, source = loaded.contract(stream), loaded.source(stream)
-            metrics = loaded.accounts_of(stream)
             report = audit_source(
-                loaded.name, contract, source, connections, metrics=metrics, recount=recount
+                *(loaded.name, contract, source, connections),
+                metrics=loaded.accounts_of(stream),
+                flows=loaded.flow_accounts_of(stream),
+                enriched=loaded.enriched_topics_of(stream),
+                recount=recount,
             )
             reports.append(report)
 
@@ -67,9 +70,11 @@ def demo(
 
 
 def summary(reports: Sequence[AuditReport]) -> dict[str, Any]:
-    """The demo in one object: the fates of all sources together, then of each."""
+    """The demo in one object: the fates of all sources together, then of each, and what flows made of it."""
     fates = ("received", "accepted", "rejected", "duplicate", "late")
     totals = {fate: sum(getattr(report.fates, fate) for report in reports) for fate in fates}
     unaccounted = sum(report.unaccounted for report in reports)
     sources = {report.source: report.to_json()["totals"] for report in reports}
-    return {**totals, "unaccounted": unaccounted, "clean": all(r.clean for r in reports), "sources": sources}
+    flows = [{"source": report.source, **flow.to_json()} for report in reports for flow in report.flows]
+    told = {"unaccounted": unaccounted, "clean": all(report.clean for report in reports)}
+    return {**totals, **told, "sources": sources, "flows": flows}

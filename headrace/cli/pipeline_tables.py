@@ -10,6 +10,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from headrace.cli.flow_words import flow_name, outcomes_in_words
+
 _FATES = {"accepted": "green", "rejected": "red", "late": "yellow", "duplicate": "cyan"}
 _STATUS = {"running": "green", "restarting": "yellow", "stopped": "red", "unknown": "red"}
 
@@ -82,15 +84,21 @@ def _engine(sources: list[dict[str, Any]]) -> Table:
 
 
 def _flows(flows: list[dict[str, Any]]) -> Table:
+    """What each made of the events it took, and what it keeps for those to come."""
     table = Table(box=box.SIMPLE_HEAD)
-    for head in ("flow", "side", "source"):
+    for head in ("flow", "kind", "source"):
         table.add_column(head)
-    for head in ("taken", "matched", "unmatched", "pending", "late", "waiting MB"):
+    for head in ("taken", "late", "state rows", "state MB"):
         table.add_column(head, justify="right")
+    table.add_column("outcomes")
     for f in flows:
-        counts = [_number(f[name]) for name in ("taken", "matched", "unmatched", "pending", "late")]
         size = "-" if f["bytes"] is None else f"{f['bytes'] / 2**20:,.1f}"
-        table.add_row(f["flow"], f["side"], f["source"], *counts, size)
+        kept = "-" if f["kind"] == "enrichment" else _number(f["waiting"])
+        outcomes = {name: count for name, count in f["outcomes"].items() if name != "late"}
+        table.add_row(
+            *(flow_name(f), f["kind"], f["source"], _number(f["taken"]), _number(f["late"])),
+            *(kept, size, outcomes_in_words(outcomes)),
+        )
     return table
 
 

@@ -13,12 +13,12 @@ import typer
 from headrace.errors import AppError, UsageError
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from headrace.ops.load import LoadedApp
     from headrace.ops.simulate import Input
 
 TOP_REASONS = 5
-SHOWN_FLOW_COUNTS = ("taken", "matched", "unmatched", "pending", "late")
-FLOW_COUNTS = frozenset(SHOWN_FLOW_COUNTS)
 UNACCOUNTED = 1
 
 
@@ -85,7 +85,9 @@ def simulate(
         print(json.dumps(audit, indent=1, ensure_ascii=False))
     else:
         _show(audit, output)
-    if any(source["unaccounted"] for source in audit["sources"].values()):
+    sources = audit["sources"].values()
+    flows = [flow for source in sources for flow in source.get("flows", ())]
+    if any(counted["unaccounted"] for counted in (*sources, *flows)):
         raise typer.Exit(UNACCOUNTED)
 
 
@@ -128,6 +130,27 @@ def _show_progress(source: str, done: int, total: int) -> None:
     print(f"\r{source}: {done:,} of {total:,} lines{end}", end="", file=sys.stderr, flush=True)
 
 
+def _show_flows(console: Console, audit: dict[str, Any]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    from headrace.cli.flow_words import flow_name, outcomes_in_words
+
+    table = Table("source", "flow", "kind", box=box.SIMPLE_HEAD)
+    for head in ("accepted", "filtered", "taken"):
+        table.add_column(head, justify="right")
+    table.add_column("outcomes")
+    flows = [(name, flow) for name, source in audit["sources"].items() for flow in source.get("flows", ())]
+    for name, flow in flows:
+        counts = (f"{flow[head]:,}" for head in ("accepted", "filtered", "taken"))
+        table.add_row(name, flow_name(flow), flow["kind"], *counts, outcomes_in_words(flow["outcomes"]))
+    if flows:
+        console.print(table)
+    for name, flow in flows:
+        if flow["unaccounted"]:
+            console.print(f"leak: {name}: {flow['kind']} {flow_name(flow)}: {'; '.join(flow['notes'])}")
+
+
 def _show(audit: dict[str, Any], output: Path) -> None:
     from rich import box
     from rich.console import Console
@@ -154,19 +177,7 @@ def _show(audit: dict[str, Any], output: Path) -> None:
         for name, metric in metrics.items():
             shown.add_row(name, *(f"{metric[count]:,}" for count in ("rows", *METRIC_COUNTS)))
         console.print(shown)
-    flows = {
-        name: side
-        for source in audit["sources"].values()
-        for name, side in source.items()
-        if isinstance(side, dict) and FLOW_COUNTS.issubset(side)
-    }
-    if flows:
-        shown = Table("flow", box=box.SIMPLE_HEAD)
-        for count in SHOWN_FLOW_COUNTS:
-            shown.add_column(count, justify="right")
-        for name, side in flows.items():
-            shown.add_row(name, *(f"{side[count]:,}" for count in SHOWN_FLOW_COUNTS))
-        console.print(shown)
+    _show_flows(console, audit)
     for name, source in audit["sources"].items():
         for reason, count in list(source["reasons"].items())[:TOP_REASONS]:
             code, _, field = reason.partition(":")

@@ -107,7 +107,7 @@ class GateBatches:
         clocks = self._clocks if self._clocks is not None else self._accounts.clocks()
         crash_point("before_publish")
         closest = self._views.closest if self._views is not None else None
-        judged = with_fates(held, extent, clocks, self.contract.lateness, closest)
+        judged, accepted = with_fates(held, extent, clocks, self.contract.lateness, closest)
         self._lap("judge", began)
         limit_arrow_rows(held, extent.longest)
         send = inheritable_thread_target(judged.sparkSession)(self._send)
@@ -118,8 +118,8 @@ class GateBatches:
             parts = self._derive(judged, extent, clocks, facts.scanned)
             self._lap("views", began)
             sent = sent or self._aside.submit(send, judged, batch_id, clocks)
-            published = partial(self._published, sent, facts, clocks, extent)
-            batch = Batch(self._accounts.query, batch_id, started_at, published)
+            published = partial(self._published, sent, facts, clocks, extent, accepted)
+            batch = Batch(self._accounts.query, batch_id, started_at, published, accepted)
             self._accounts.record(batch, parts)
         finally:
             wait([sent] if sent else [])
@@ -168,6 +168,7 @@ class GateBatches:
         facts: BatchFacts,
         clocks: dict[int, int | None],
         extent: Extent,
+        accepted: int,
     ) -> Outcome:
         """Wait until everything is in its topic; then it is known what became of the batch."""
         began = time.perf_counter()
@@ -191,8 +192,9 @@ class GateBatches:
                     extent.oldest_log_times.get(partition),
                 )
             )
-        _check(entries, facts.duplicates, self.contract.name)
-        return Outcome(tuple(entries), facts.duplicates, facts.dropped, _enriched(tallies))
+        outcome = Outcome(tuple(entries), facts.duplicates, facts.dropped, _enriched(tallies))
+        _check(outcome, accepted, self.contract.name)
+        return outcome
 
 
 def _enriched(tallies: list[Tally]) -> dict[str, EnrichedPart]:
@@ -208,12 +210,18 @@ def _enriched(tallies: list[Tally]) -> dict[str, EnrichedPart]:
     return parts
 
 
-def _check(entries: list[Entry], duplicates: int, source: str) -> None:
-    """Duplicates by subtraction must be what Spark's operator counted, or an event has no fate."""
-    rest = sum(entry.duplicate for entry in entries)
-    if rest != duplicates or any(entry.duplicate < 0 for entry in entries):
+def _check(outcome: Outcome, accepted: int, source: str) -> None:
+    """What was published must be what was to be; duplicates by subtraction what Spark's operator counted."""
+    rest = sum(entry.duplicate for entry in outcome.entries)
+    hint = "the batch is not recorded; headrace audit --recount names the offsets"
+    if rest != outcome.duplicates or any(entry.duplicate < 0 for entry in outcome.entries):
         raise LeakError(
             f"{source}: {rest} records of a batch are neither accepted, rejected nor late,"
-            f" but Spark counted {duplicates} duplicates",
-            hint="the batch is not recorded; headrace audit --recount names the offsets",
+            f" but Spark counted {outcome.duplicates} duplicates",
+            hint=hint,
+        )
+    if outcome.accepted != accepted:
+        raise LeakError(
+            f"{source}: {accepted} records of a batch are accepted, but {outcome.accepted} were published",
+            hint=hint,
         )

@@ -73,23 +73,25 @@ def measure_extent(held: DataFrame) -> Extent:
 
 def with_fates(
     held: DataFrame, extent: Extent, clocks: Clocks, lateness: timedelta, closest: timedelta | None = None
-) -> DataFrame:
+) -> tuple[DataFrame, int]:
     """Adds `fate`, and `clock` for records so old that somebody asks for it: the lateness, or `closest`.
 
-    The clock is that of the partition just before the record.
+    The clock is that of the partition just before the record. Returns also how many records are accepted.
     """
     allowed = (lateness if closest is None else min(lateness, closest)) // MICROSECOND
-    before = _clocks_before(extent, clocks)
-    [old] = np.nonzero((extent.times != NEVER) & (extent.times < before - allowed))
+    before, sound = _clocks_before(extent, clocks), extent.times != NEVER
+    accepted = int(np.count_nonzero(sound & (extent.times >= before - lateness // MICROSECOND)))
+    [old] = np.nonzero(sound & (extent.times < before - allowed))
     rejected = F.col("reasons").isNotNull()
     if not len(old):
         fate = F.when(rejected, REJECTED).otherwise(ACCEPTED)
-        return held.select("*", fate.alias("fate"), F.lit(None).cast("bigint").alias("clock"))
+        no_clock = F.lit(None).cast("bigint").alias("clock")
+        return held.select("*", fate.alias("fate"), no_clock), accepted
     places, marked = (extent.partitions[old] << PARTITION_BITS) + extent.offsets[old], before[old]
     timed = _with_clocks(held, places, marked, len(extent.times))
     is_late = F.col("event_time") < F.col("clock") - lateness // MICROSECOND
     fate = F.when(rejected, REJECTED).when(is_late, LATE).otherwise(ACCEPTED)
-    return timed.select("*", fate.alias("fate"))
+    return timed.select("*", fate.alias("fate")), accepted
 
 
 def _clocks_before(extent: Extent, clocks: Clocks) -> Numbers:

@@ -37,15 +37,27 @@ class Outcome:
     dropped: int  # rows that Spark's operator dropped because of its watermark: always zero
     enriched: Mapping[str, EnrichedPart] = field(default_factory=dict)
 
+    @property
+    def accepted(self) -> int:
+        return sum(entry.accepted for entry in self.entries)
+
 
 class Batch:
-    """A batch while it is recorded. Its outcome is known when its records are published: asking waits."""
+    """A batch while it is recorded. Its outcome is known when its records are published: asking waits.
+
+    How many events it accepts is known before; `accepted` is counted from the entries where it is not given.
+    """
 
     def __init__(
-        self, query: str, batch_id: int, started_at: datetime, outcome: Outcome | Callable[[], Outcome]
+        self,
+        query: str,
+        batch_id: int,
+        started_at: datetime,
+        outcome: Outcome | Callable[[], Outcome],
+        accepted: int | None = None,
     ) -> None:
         self.query, self.batch_id, self.started_at = query, batch_id, started_at
-        self._outcome = outcome
+        self._outcome, self._accepted = outcome, accepted
 
     @cached_property
     def outcome(self) -> Outcome:
@@ -61,4 +73,8 @@ class Batch:
 
     @property
     def accepted(self) -> int:
-        return sum(entry.accepted for entry in self.entries)
+        return self._accepted if self._accepted is not None else self.outcome.accepted
+
+    def under(self, query: str) -> Batch:
+        """The same under another name."""
+        return Batch(query, self.batch_id, self.started_at, lambda: self.outcome, self._accepted)

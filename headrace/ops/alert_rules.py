@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.ops.alert_rule import SOURCE, AlertRule, selector
 from headrace.ops.cost_rules import cost_rules
 from headrace.ops.load import LoadedApp
+from headrace.ops.lookup_rules import lookup_rules
 from headrace.ops.promised_rules import promised_rules
 from headrace.ops.surprise_rules import surprise_rules
 
@@ -24,6 +25,7 @@ def alert_rules(loaded: LoadedApp) -> list[AlertRule]:
         *_availability(loaded.name, example),
         *cost_rules(loaded.name, example),
         *surprise_rules(loaded.name, example),
+        *lookup_rules(loaded.app),
         _incident(loaded.name),
     ]
 

@@ -17,16 +17,19 @@ from headrace.ops.audit_bounds import Bounds
 from headrace.ops.audit_flows import flow_findings
 from headrace.ops.audit_ledger import LedgerReader, LedgerView, PartitionRows
 from headrace.ops.audit_metrics import metric_findings
+from headrace.ops.audit_outboxes import outbox_findings
 from headrace.ops.audit_report import (
     AuditReport,
     Fates,
     Finding,
+    OutboxAudit,
     PartitionAudit,
     RecountReport,
     shown_ranges,
 )
 from headrace.ops.claims import Claims
 from headrace.ops.recount import Recount, differences
+from headrace.ops.recount_flows import FlowRecount
 from headrace.store.connection import Store
 
 Progress = Callable[[int, int], None]  # records read, records to read
@@ -42,16 +45,20 @@ def audit_source(
     *,
     bounds: Bounds | None = None,
     metrics: Collection[str] = (),
+    flows: Collection[str] | None = None,
+    enriched: Mapping[str, Collection[str]] | None = None,
     recount: bool = False,
     on_progress: Progress | None = None,
 ) -> AuditReport:
     """Audit one source. Works while the gate runs: what it has not recorded yet is pending, not missing.
 
-    `metrics` are the declared ones: their accounts must reach to the last batch.
+    `metrics` and `flows` are the declared ones: their accounts must reach to the last batch. If `flows` is
+    None, those of all flows must that ever took an event. `enriched` are the topics of enrichments by their
+    names: a recount reads them.
     Raises DataError where the ledger holds nothing about the source or the range.
     """
-    audit = _Audit(app, contract, source, connections, bounds or Bounds(), metrics)
-    return audit.report(recount, on_progress)
+    audit = _Audit(app, contract, source, connections, bounds or Bounds(), metrics, flows)
+    return audit.report(recount, on_progress, enriched or {})
 
 
 class _Audit:
@@ -63,6 +70,7 @@ class _Audit:
         connections: Connections,
         bounds: Bounds,
         metrics: Collection[str],
+        flows: Collection[str] | None,
     ) -> None:
         self.contract, self.source, self.topic = contract, source, contract.topics.raw
         self.query = query_name(app, contract.name)
@@ -73,11 +81,13 @@ class _Audit:
         ends = self.reader.ends(self.topic)
         self.ranges = bounds.ranges(self.reader, self.topic, ends)
         self.positions = self.reader.group_positions(self.topic, f"headrace.{self.query}", list(ends))
-        self.view = self._looked_up(bounds, metrics)
+        self.view = self._looked_up(bounds, metrics, flows)
         self.outputs = {topic: self.reader.ends(topic) for topic in contract.topics.outputs}
         self.ends = self.reader.ends(self.topic)
 
-    def report(self, recount: bool, on_progress: Progress | None) -> AuditReport:
+    def report(
+        self, recount: bool, on_progress: Progress | None, enriched: Mapping[str, Collection[str]]
+    ) -> AuditReport:
         findings: list[Finding] = []
         audits = []
         for partition, span in self.ranges.items():
@@ -88,10 +98,11 @@ class _Audit:
         findings += self._wrong_batches()
         findings += metric_findings(self.topic, self.view.metrics)
         findings += flow_findings(self.topic, self.view.flows)
-        recounted = None
+        recounted, outboxes = None, self.view.outboxes
         if recount:
-            recounted, found = self._recount(on_progress)
+            recounted, found, outboxes = self._recount(on_progress, enriched)
             findings += found
+        findings += outbox_findings(outboxes)
         return AuditReport(
             self.contract.name,
             self.query,
@@ -101,10 +112,13 @@ class _Audit:
             recounted,
             self.view.metrics,
             self.view.flows,
+            outboxes,
         )
 
-    def _looked_up(self, bounds: Bounds, metrics: Collection[str]) -> LedgerView:
-        view = self.ledger.view(self.ranges, metrics)
+    def _looked_up(
+        self, bounds: Bounds, metrics: Collection[str], flows: Collection[str] | None
+    ) -> LedgerView:
+        view = self.ledger.view(self.ranges, metrics, flows)
         if view.empty and not self.positions:
             raise DataError(
                 f"the ledger holds nothing about {self.query}",
@@ -169,7 +183,9 @@ class _Audit:
                 note = f"batch {b.batch_id}: Spark counted {b.duplicates} duplicates, {said}"
                 yield Finding("batch", self.topic, -1, abs(b.duplicates - b.duplicates_in_ledger), note=note)
 
-    def _recount(self, on_progress: Progress | None) -> tuple[RecountReport, list[Finding]]:
+    def _recount(
+        self, on_progress: Progress | None, enriched: Mapping[str, Collection[str]]
+    ) -> tuple[RecountReport, list[Finding], tuple[OutboxAudit, ...]]:
         starts = {
             p: start
             for p, rows in self.view.rows.items()
@@ -192,7 +208,15 @@ class _Audit:
         findings = claims.offenders.findings()
         if not (self.contract.compacted or recount.unjudged):
             findings += self._differences(ranges, recount)
-        return report, findings
+        flows = FlowRecount(self.reader, claims)
+        for name, topics in enriched.items():
+            waiting = next((f.outcomes.get("pending", 0) for f in self.view.flows if f.flow == name), 0)
+            waiting += sum(box.waiting for box in self.view.outboxes if box.topic in topics)
+            since = self.ledger.first_offsets(f"enrich.{name}")
+            findings += flows.enriched(self.topic, topics, since, waiting)
+        # An enriched event is the same whichever way it came: its topics have been read above.
+        apart = {topic for topics in enriched.values() for topic in topics}
+        return report, findings, flows.outboxes(self.view.outboxes, self.ledger.outboxes, apart)
 
     def _differences(self, ranges: Mapping[int, Range], recount: Recount) -> Iterator[Finding]:
         for partition, count, note in differences(self.ledger.sums(ranges), recount):

@@ -11,7 +11,8 @@ import psycopg
 from headrace.log.scan import Range
 from headrace.ops.audit_flows import flow_audits
 from headrace.ops.audit_metrics import metric_audits
-from headrace.ops.audit_report import Fates, FlowAudit, MetricAudit
+from headrace.ops.audit_outboxes import outbox_audits
+from headrace.ops.audit_report import Fates, FlowAudit, MetricAudit, OutboxAudit
 from headrace.store.connection import Connection, Store
 from headrace.store.times import to_micros
 
@@ -78,6 +79,7 @@ class LedgerView:
     wrong_batches: tuple[WrongBatch, ...]
     metrics: tuple[MetricAudit, ...] = ()
     flows: tuple[FlowAudit, ...] = ()
+    outboxes: tuple[OutboxAudit, ...] = ()
 
     @property
     def empty(self) -> bool:
@@ -96,8 +98,13 @@ class LedgerReader:
     def __init__(self, store: Store, query: str) -> None:
         self._store, self._query = store, query
 
-    def view(self, ranges: Mapping[int, Range], metrics: Collection[str] = ()) -> LedgerView:
-        """`metrics` are those that the app declares now."""
+    def view(
+        self,
+        ranges: Mapping[int, Range],
+        metrics: Collection[str] = (),
+        flows: Collection[str] | None = None,
+    ) -> LedgerView:
+        """`metrics` and `flows` are the accounts that the app declares now."""
 
         def look(connection: Connection) -> LedgerView:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
@@ -110,8 +117,11 @@ class LedgerReader:
             near = (self._query, min(ids, default=0), max(ids, default=-1))
             wrong = [WrongBatch(*map(int, row)) for row in connection.execute(_WRONG_BATCHES, near)]
             audits = metric_audits(connection, self._query, ranges, metrics)
-            flows = flow_audits(connection, self._query)
-            return LedgerView(rows, dict(clocks), len(ids), tuple(wrong), audits, flows)
+            of_flows = flow_audits(connection, self._query, flows, audits)
+            sessions = {audit.flow for audit in of_flows if audit.kind == "sessions"}
+            of_metrics = tuple(audit for audit in audits if audit.metric not in sessions)
+            outboxes = outbox_audits(connection, self._query)
+            return LedgerView(*(rows, dict(clocks), len(ids), tuple(wrong), of_metrics, of_flows, outboxes))
 
         try:
             return self._store.transact(look)
@@ -122,6 +132,24 @@ class LedgerReader:
         def look(connection: Connection) -> dict[int, Fates]:
             found = {p: _rows(connection, self._place(p, span)) for p, span in ranges.items()}
             return {p: rows.fates if rows else Fates() for p, rows in found.items()}
+
+        return self._store.transact(look)
+
+    def outboxes(self) -> tuple[OutboxAudit, ...]:
+        """As they are now."""
+        return self._store.transact(lambda connection: outbox_audits(connection, self._query))
+
+    def first_offsets(self, account: str) -> dict[int, int]:
+        """Where the first batch begins that a flow has an account of, as far as the ledger knows."""
+
+        def look(connection: Connection) -> dict[int, int]:
+            rows = connection.execute(
+                "SELECT partition, min(first_offset) FROM headrace.ledger WHERE query = %(query)s"
+                " AND batch_id >= (SELECT min(batch_id) FROM headrace.flow_ledger"
+                " WHERE query = %(query)s AND flow = %(flow)s) GROUP BY partition",
+                {"query": self._query, "flow": account},
+            )
+            return dict(rows.fetchall())
 
         return self._store.transact(look)
 

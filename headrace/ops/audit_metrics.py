@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from headrace.log.scan import Range
-from headrace.ops.audit_report import Finding, MetricAudit, shown_ranges
+from headrace.ops.audit_report import Finding, MetricAudit
 from headrace.store.connection import Connection
 
 # From its first batch on a metric has a row in every one: until its last, or to the end if it is declared.
@@ -78,14 +78,5 @@ def metric_audits(
 def metric_findings(topic: str, audits: Iterable[MetricAudit]) -> Iterator[Finding]:
     for audit in audits:
         if audit.unaccounted:
-            note = (
-                f"metric {audit.metric}, batches {_batches(audit.batches)}:"
-                " accepted is not counted + filtered + late"
-            )
+            note = f"metric {audit.metric}, batches {audit.named}: accepted is not counted + filtered + late"
             yield Finding("metric", topic, -1, audit.unaccounted, note=note)
-
-
-def _batches(ids: tuple[int, ...]) -> str:
-    shown = shown_ranges(ids)
-    more = ", …" if sum(b - a + 1 for a, b in shown) < len(ids) else ""
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in shown) + more

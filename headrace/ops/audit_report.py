@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ Kind = Literal[
     "count",
     "metric",
     "flow",
+    "outbox",
 ]
 MEANING: dict[Kind, str] = {
     "gap": "records that no batch of the ledger covers",
@@ -35,7 +36,8 @@ MEANING: dict[Kind, str] = {
     "foreign": "published records that name no record of the audited log",
     "count": "the ledger and the recount differ",
     "metric": "accepted is not counted + filtered + late for this metric",
-    "flow": "taken is not matched + unmatched + pending + late for this side of a flow",
+    "flow": "events that this flow took and that have no outcome, or rows of its tables that are not there",
+    "outbox": "results that left the store without being published",
 }
 SHOWN_RANGES = 20
 _REMEMBERED = 100_000
@@ -107,20 +109,51 @@ class MetricAudit:
     unaccounted: int = 0
     batches: tuple[int, ...] = ()
 
+    @property
+    def named(self) -> str:
+        """The batches that do not add up, as ranges."""
+        shown = shown_ranges(self.batches)
+        more = ", …" if sum(b - a + 1 for a, b in shown) < len(self.batches) else ""
+        return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in shown) + more
+
 
 @dataclass(frozen=True)
 class FlowAudit:
-    """What became of the events that one side of a flow took; `notes` tell what does not add up."""
+    """What became of the accepted events for one flow, or one side of it: filtered + outcomes = accepted.
+
+    `accepted` is None where it was not counted from the beginning; `notes` tell what does not add up.
+    """
 
     flow: str
+    kind: str
     side: str
+    accepted: int | None
     taken: int
-    matched: int
-    unmatched: int
-    pending: int
-    late: int
+    outcomes: Mapping[str, int]
     unaccounted: int = 0
     notes: tuple[str, ...] = ()
+
+    @property
+    def filtered(self) -> int | None:
+        return None if self.accepted is None else self.accepted - self.taken
+
+    def to_json(self) -> dict[str, Any]:
+        """The outcomes once more by their names, where these are free."""
+        return {**self.outcomes, **asdict(self), "filtered": self.filtered}
+
+
+@dataclass(frozen=True)
+class OutboxAudit:
+    """What became of the results for a topic; `in_topic` is known after a recount."""
+
+    topic: str
+    lane: str
+    handed: int
+    published: int
+    waiting: int
+    unaccounted: int = 0
+    in_topic: int | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -144,6 +177,7 @@ class AuditReport:
     recount: RecountReport | None = None
     metrics: tuple[MetricAudit, ...] = ()
     flows: tuple[FlowAudit, ...] = ()
+    outboxes: tuple[OutboxAudit, ...] = ()
 
     @property
     def fates(self) -> Fates:
@@ -175,7 +209,9 @@ class AuditReport:
     def to_json(self) -> dict[str, Any]:
         totals = {**asdict(self.fates), "pending": self.pending, "unaccounted": self.unaccounted}
         partitions = [{**asdict(p), "unaccounted": p.unaccounted} for p in self.partitions]
-        return {**asdict(self), "clean": self.clean, "totals": totals, "partitions": partitions}
+        flows = [flow.to_json() for flow in self.flows]
+        plain = {**asdict(self), "clean": self.clean, "totals": totals}
+        return {**plain, "partitions": partitions, "flows": flows}
 
 
 class Offenders:

@@ -40,7 +40,7 @@ class Claims:
             oldest: dict[int, int] = {}
             for record in reader.records(topic, ends[topic]):
                 step()
-                place = self._coordinate(record)
+                place = self.coordinate(record)
                 if place is None:
                     self.offenders.add("foreign", topic, record.partition, record.offset)
                     continue
@@ -79,7 +79,7 @@ class Claims:
         else:
             self._fates[partition][offset - first] = fate + 1
 
-    def _coordinate(self, record: LogRecord) -> tuple[int, int] | None:
+    def coordinate(self, record: LogRecord) -> tuple[int, int] | None:
         """The raw record that a published one names, or None where there can be no such record."""
         topic, *numbers = (record.header("headrace-source") or b"").decode(errors="replace").split("/")
         if topic != self._topics.raw or len(numbers) != 3 or not all(n.isdecimal() for n in numbers[:2]):

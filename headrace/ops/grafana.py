@@ -34,7 +34,7 @@ def dashboard(loaded: LoadedApp) -> dict[str, Any]:
 
 
 def _panels(app: str) -> list[Panel]:
-    s = f'{{app="{app}",source=~"$source"}}'
+    s, a = f'{{app="{app}",source=~"$source"}}', f'{{app="{app}"}}'
     by, fate = "sum by (source)", f'{{app="{app}",source=~"$source",fate="%s"}}'
     latency = f"sum by (source, le) (rate(headrace_end_to_end_latency_seconds_bucket{s}[5m]))"
     batches = f"sum by (source, le) (rate(headrace_batch_duration_seconds_bucket{s}[5m]))"
@@ -157,6 +157,46 @@ def _panels(app: str) -> list[Panel]:
                 (f"sum by (metric) (rate(headrace_metric_late_events_total{s}[5m]))", "{{metric}} late"),
             ),
             "Per second. Runbook: late-surprises.",
+        ),
+        Panel(
+            *("Flows: what became of events", "short"),
+            (
+                (
+                    f'sum by (flow, outcome) (rate(headrace_flow_events_total{{app="{app}",'
+                    'source=~"$source",outcome!="filtered"}[5m]))',
+                    "{{flow}} {{outcome}}",
+                ),
+            ),
+            "Per second, by flow and outcome. What is filtered is left out.",
+        ),
+        Panel(
+            *("Flows: what they keep", "short"),
+            ((f"sum by (flow) (headrace_flow_state_rows{s})", "{{flow}}"),),
+            "Waiting and remembered events, sessions that are not final. Runbook: growing-state.",
+        ),
+        Panel(
+            *("Flows: alerts and decisions", "short"),
+            (
+                (f"rate(headrace_pattern_alerts_total{a}[5m])", "{{pattern}} alerts"),
+                (
+                    f'rate(headrace_signals_total{{app="{app}",decision!="allow"}}[5m])',
+                    "{{signals}} {{decision}}",
+                ),
+            ),
+            "Per second.",
+        ),
+        Panel(
+            *("Enrichment: hit rate", "percentunit"),
+            (
+                (
+                    f'sum by (enrich) (rate(headrace_enriched_total{{app="{app}",'
+                    'outcome=~"found|retried"}[15m]))'
+                    f' / sum by (enrich) (rate(headrace_enriched_total{{app="{app}",'
+                    'outcome!="no_key"}[15m]))',
+                    "{{enrich}}",
+                ),
+            ),
+            "Of the events with a key. Runbook: unknown-keys.",
         ),
     ]
 

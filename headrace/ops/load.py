@@ -66,6 +66,17 @@ class LoadedApp:
         metrics = [metric.name for metric in self.metrics_of(stream)]
         return metrics + [sessions.name for sessions in self.sessions_of(stream)]
 
+    def flow_accounts_of(self, stream: str) -> list[str]:
+        """The names under which the flows of a stream stand in the ledger of flows."""
+        joins = [join.name for join in self.app.joins.values() if stream in (join.left, join.right)]
+        patterns = [pattern.name for pattern in self.patterns_of(stream)]
+        signals = [f"signals.{signals.name}" for signals in self.signals_of(stream)]
+        return [*joins, *patterns, *signals, *(enrich.fold for enrich in self.enrich_of(stream))]
+
+    def enriched_topics_of(self, stream: str) -> dict[str, tuple[str, ...]]:
+        """The topics of the enrichments of a stream, by their names."""
+        return {enrich.name: enrich.topics for enrich in self.enrich_of(stream)}
+
     def alert(self, name: str) -> Alert:
         """Of a threshold, or of a pattern."""
         known = self.app.alerts | {pattern.name: pattern.alert for pattern in self.app.patterns.values()}

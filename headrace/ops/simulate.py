@@ -26,10 +26,12 @@ from headrace.log.arrivals import arrivals
 from headrace.log.file_source import ONE_TASK, BatchFile, read_batches, write_batches
 from headrace.log.file_topics import FileTopics, written
 from headrace.log.progress import BatchFacts, batch_facts
+from headrace.ops.audit_flows import flow_audits
 from headrace.ops.derive import Derivation, derive
 from headrace.store.alert_export import export_alerts
-from headrace.store.connection import Store
+from headrace.store.connection import Connection, Store
 from headrace.store.dimensions import Dimensions
+from headrace.store.ledger import close_batch, open_batch
 from headrace.store.outbox import export_topics
 from headrace.store.source_accounts import SourceAccounts
 
@@ -54,6 +56,7 @@ class MemoryAccounts:
     """The ledger of one run, kept only as long as the run."""
 
     query: str
+    stored: str = ""  # the name of the query in the store
     store: Store | None = None
     derived: SourceAccounts | None = None
     batches: list[Batch] = field(default_factory=list)
@@ -70,7 +73,15 @@ class MemoryAccounts:
     def record(self, batch: Batch, parts: Mapping[str, Any]) -> None:
         if self.derived is not None and self.store is not None:
             derived = self.derived
-            self.store.transact(lambda connection: derived.record(connection, batch, parts))
+
+            def write(connection: Connection) -> None:
+                # The accounts of flows are held against the gate's, here as everywhere.
+                kept = batch.under(self.stored)
+                open_batch(connection, kept)
+                derived.record(connection, batch, parts)
+                close_batch(connection, kept)
+
+            self.store.transact(write)
         self.batches.append(batch)
 
 
@@ -104,7 +115,7 @@ def simulate(
                 derivations[name] = derived
         # Flows join sources: their tables are complete when the last source is.
         for name, derived in derivations.items():
-            sources[name] |= derived.write(folder)
+            sources[name] |= derived.write(folder) | derived.audit()
         if derivations:
             Store(store_url).transact(lambda connection: export_topics(connection, folder))
         if any(given.declared.alerts or given.declared.patterns for given in inputs):
@@ -126,6 +137,7 @@ def refuse_output(output: Path, overwrite: bool) -> None:
 class _Derived:
     """What is derived from a source, and where it is kept."""
 
+    query: str
     found: Derivation
     store: Store
     accounts: SourceAccounts
@@ -137,6 +149,11 @@ class _Derived:
                 name: fold.export(connection, folder) for name, fold in self.accounts.folds.items()
             }
         )
+
+    def audit(self) -> dict[str, Any]:
+        """Whether the flows account for all that the gate accepted; empty without flows."""
+        flows = self.store.transact(lambda connection: flow_audits(connection, self.query))
+        return {"flows": [flow.to_json() for flow in flows]} if flows else {}
 
 
 def _derive(spark: SparkSession, given: Input, store_url: str, app: str) -> _Derived | None:
@@ -150,7 +167,7 @@ def _derive(spark: SparkSession, given: Input, store_url: str, app: str) -> _Der
     store.prepare()
     accounts = SourceAccounts(store, query, given.contract, found.folds)
     accounts.prepare()
-    return _Derived(found, store, accounts)
+    return _Derived(query, found, store, accounts)
 
 
 class _SourceRun:
@@ -184,6 +201,7 @@ class _SourceRun:
         accounts = MemoryAccounts(self._contract.name)
         if self._derived is not None:
             accounts.store, accounts.derived = self._derived.store, self._derived.accounts
+            accounts.stored = self._derived.query
         try:
             if self._batches:
                 self._run(topics, accounts)

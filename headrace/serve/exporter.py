@@ -33,6 +33,8 @@ from headrace.ops.pipeline import (
     watermark_of,
 )
 from headrace.ops.pipeline_facts import PipelineFacts, SourceFacts
+from headrace.ops.pipeline_flows import STILL_WAITING
+from headrace.ops.signal_facts import hit_rate
 from headrace.serve.metric_names import BY_NAME, NAMES
 from headrace.store.totals import FATES, Histogram
 
@@ -112,6 +114,7 @@ def samples(facts: PipelineFacts) -> Iterator[Sample]:
         yield "headrace_incidents_open", (facts.app, alert, severity), count
     for outbox, count in facts.waiting.items():
         yield "headrace_outbox_waiting", (facts.app, outbox), count
+    yield from _flows(facts)
     yield from _signals(facts)
     for source in facts.sources:
         mine = (facts.app, source.contract.name)
@@ -134,6 +137,28 @@ def _signals(facts: PipelineFacts) -> Iterator[Sample]:
         yield "headrace_table_rows", (facts.app, name), table.rows
         yield "headrace_table_loaded_timestamp_seconds", (facts.app, name), table.loaded_at.timestamp()
         yield "headrace_table_up", (facts.app, name), float(not table.problem)
+        yield "headrace_table_stale_seconds", (facts.app, name), table.stale_seconds(facts.at)
+    for enrich in {name: None for name, _ in facts.signals.outcomes}:
+        yield "headrace_enrich_hit_ratio", (facts.app, enrich), hit_rate(facts.signals.outcomes_of(enrich))
+
+
+def _flows(facts: PipelineFacts) -> Iterator[Sample]:
+    sources = {source.query: source.contract.name for source in facts.sources}
+    for flow in facts.flows:
+        mine = (facts.app, sources[flow.query], flow.flow, flow.kind, flow.side)
+        for outcome, count in flow.outcomes.items():
+            if outcome not in STILL_WAITING:
+                yield "headrace_flow_events_total", (*mine, outcome), count
+        yield "headrace_flow_events_total", (*mine, "filtered"), flow.filtered
+        yield "headrace_flow_late_events_total", mine, flow.late
+        if flow.kind != "enrichment":
+            yield "headrace_flow_state_rows", mine, flow.waiting
+            yield "headrace_flow_state_bytes", mine, flow.bytes
+        if flow.kind == "pattern":
+            yield "headrace_pattern_matches_total", (facts.app, flow.flow), flow.counts["matches"]
+            yield "headrace_pattern_alerts_total", (facts.app, flow.flow), flow.counts["alerts"]
+        if flow.kind == "sessions":
+            yield "headrace_sessions_final_total", (facts.app, flow.flow), flow.counts.get("closed", 0)
 
 
 def _log(source: SourceFacts, mine: Labels) -> Iterator[Sample]:

@@ -85,11 +85,12 @@ class Audits:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._audit, stream)
 
     def _audit(self, stream: str) -> dict[str, Any]:
-        metrics = self._loaded.accounts_of(stream)
         contract, source = self._loaded.contract(stream), self._loaded.source(stream)
         try:
             report = audit_source(
-                self._loaded.name, contract, source, self._connections, metrics=metrics
+                *(self._loaded.name, contract, source, self._connections),
+                metrics=self._loaded.accounts_of(stream),
+                flows=self._loaded.flow_accounts_of(stream),
             ).to_json()
         except DataError as error:
             return {"source": stream, "clean": None, "note": error.what}

@@ -19,6 +19,7 @@ _TOPIC = ("topic", "partition")
 _SOURCE = ("app", "source")
 _PARTITION = (*_SOURCE, "partition")
 _METRIC = (*_SOURCE, "metric")
+_FLOW = (*_SOURCE, "flow", "kind", "side")
 
 NAMES = (
     # As kafka_exporter and kafka-lag-exporter name them, for dashboards that are there already.
@@ -119,6 +120,30 @@ NAMES = (
     MetricName("headrace_latency_slo_seconds", "gauge", _SOURCE, "promised latency of 99 of 100 records"),
     MetricName("headrace_error_rate_slo_ratio", "gauge", _SOURCE, "promised largest share of rejections"),
     MetricName(
+        "headrace_flow_events_total",
+        *("counter", (*_FLOW, "outcome")),
+        "accepted events by what a flow made of them, `filtered` included; `side` is empty but for joins",
+    ),
+    MetricName(
+        "headrace_flow_late_events_total",
+        *("counter", _FLOW),
+        "events that came too late for a flow; signals score such events with what they still remember",
+    ),
+    MetricName(
+        "headrace_flow_state_rows",
+        *("gauge", _FLOW),
+        "what a flow keeps for later events: waiting events of a join, remembered events of a pattern or of"
+        " signals, sessions that are not final",
+    ),
+    MetricName("headrace_flow_state_bytes", "gauge", _FLOW, "size of the table that keeps it"),
+    MetricName(
+        "headrace_pattern_matches_total", "counter", ("app", "pattern"), "matches, also those in quiet times"
+    ),
+    MetricName("headrace_pattern_alerts_total", "counter", ("app", "pattern"), "alerts that patterns raised"),
+    MetricName(
+        "headrace_sessions_final_total", "counter", ("app", "sessions"), "sessions that have become final"
+    ),
+    MetricName(
         "headrace_signals_total", "counter", ("app", "signals", "decision"), "scored events by decision"
     ),
     MetricName(
@@ -131,6 +156,11 @@ NAMES = (
         *("headrace_enrich_waiting", "gauge", ("app", "enrich")),
         "events that wait for a table to know their key",
     ),
+    MetricName(
+        "headrace_enrich_hit_ratio",
+        *("gauge", ("app", "enrich")),
+        "share of the events with a key that the tables knew, since the beginning",
+    ),
     MetricName("headrace_table_rows", "gauge", ("app", "table"), "versions in a table of enrichment"),
     MetricName(
         "headrace_table_loaded_timestamp_seconds",
@@ -138,6 +168,11 @@ NAMES = (
         "when the table that is in use was read; older than its last change means stale",
     ),
     MetricName("headrace_table_up", "gauge", ("app", "table"), "0 while a change of a table cannot be read"),
+    MetricName(
+        "headrace_table_stale_seconds",
+        *("gauge", ("app", "table")),
+        "for how long a change of a table could not be read; 0 while it can",
+    ),
     MetricName(
         "headrace_incidents_open", "gauge", ("app", "alert", "severity"), "open incidents of declared alerts"
     ),

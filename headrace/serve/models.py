@@ -204,9 +204,33 @@ class Ledger(Shape):
     next: Next
 
 
+class AuditedFlow(Shape):
+    """accepted = filtered + the outcomes; each outcome is a member of its own, too."""
+
+    flow: str = Field(examples=["order_paid"])
+    kind: str = Field(examples=["join"])
+    side: str = Field(examples=["left"])
+    accepted: int | None
+    filtered: int | None
+    taken: Count
+    outcomes: dict[str, int] = Field(examples=[{"matched": 52, "unmatched": 3, "pending": 5, "late": 0}])
+    unaccounted: int
+    notes: list[str] = Field(description="What does not add up.")
+
+
+class AuditedOutbox(Shape):
+    topic: str = Field(examples=["order_paid.v1"])
+    handed: Count = Field(description="Results that were put into the outbox.")
+    published: Count
+    waiting: Count
+    unaccounted: int
+
+
 class SourceAudit(Shape):
     source: str
     clean: bool | None = Field(description="null: nothing has been read yet.")
+    flows: list[AuditedFlow] = []
+    outboxes: list[AuditedOutbox] = []
 
 
 class Audit(Shape):
@@ -369,6 +393,16 @@ class Comparison(Shape):
     agreement: float | None
 
 
+class EnrichTable(Shape):
+    name: str = Field(examples=["products"])
+    place: str = Field(examples=["dimensions/products.csv"])
+    rows: Count
+    loaded_at: datetime = Field(description="When the versions in use were read.")
+    checked_at: datetime = Field(description="When it was last looked whether they have changed.")
+    problem: str = Field(description="Why a change cannot be read; empty if all is well.")
+    stale_seconds: float = Field(description="For how long it cannot be read.")
+
+
 class EnrichedStream(Shape):
     name: str = Field(examples=["clickstream_enriched"])
     source: str
@@ -376,8 +410,8 @@ class EnrichedStream(Shape):
     unknown: str
     columns: dict[str, str] = Field(examples=[{"category": "products.category"}])
     counts: dict[str, int]
-    hit_rate: float | None
-    tables: list[dict[str, Any]]
+    hit_rate: float | None = Field(description="Of the events with a key, the share that was found.")
+    tables: list[EnrichTable]
 
 
 class Enrichments(Shape):
@@ -408,22 +442,27 @@ class SourceNow(Shape):
     unaccounted: int
 
 
-class FlowSide(Shape):
+class FlowNow(Shape):
+    """A flow, or a side of a join: accepted = filtered + the outcomes of what was taken."""
+
     flow: str = Field(examples=["order_paid"])
+    kind: Literal["join", "sessions", "pattern", "signals", "enrichment"]
     side: str = Field(examples=["left"], description="Empty where a flow has one side only.")
     source: str
+    accepted: int | None = Field(description="Null where it was not counted from the beginning.")
+    filtered: int | None
     taken: Count
-    matched: Count
-    unmatched: Count
-    pending: Count
+    outcomes: dict[str, int] = Field(examples=[{"matched": 1200, "unmatched": 20, "pending": 10, "late": 4}])
     late: Count
-    bytes: int | None = Field(description="Size of the table in which events wait.")
+    waiting: Count = Field(description="What is kept for later events.")
+    bytes: int | None = Field(description="Size of the table that keeps it.")
+    alerts: int | None = Field(description="Of a pattern: how many it has raised.")
 
 
 class Pipeline(Shape):
     at: datetime
     sources: list[SourceNow]
-    flows: list[FlowSide]
+    flows: list[FlowNow]
     signals: dict[str, dict[str, int]] = Field(examples=[{"fraud": {"allow": 812, "block": 3}}])
 
 

@@ -56,6 +56,19 @@ async def rows(
 
 
 @router.get(
+    "/{name}/summary",
+    summary="The sessions of the last hour in a few numbers",
+    response_model=session_models.SessionSummary,
+    responses=models.problems(403, 404),
+)
+async def summary(request: Request, name: str, caller: Asking, serving: Served) -> Response:
+    """How many run, how long they are and what they led to; in all, and by a text with few values."""
+    declared = visible_sessions(serving, caller, name)
+    measured = serving.sessions.measured(declared)
+    return answer(request, await serving.session_summaries.of(declared, measured))
+
+
+@router.get(
     "/{name}/late-events",
     summary="Events that came too late for any session",
     response_model=models.LateEvents,

@@ -23,6 +23,7 @@ from headrace.serve.metric_tables import MetricTables
 from headrace.serve.metric_versions import MetricVersions
 from headrace.serve.pipeline import PipelineFeed
 from headrace.serve.session_rows import SessionRows
+from headrace.serve.session_summary import SessionSummaries
 from headrace.serve.signals import SignalPages
 
 
@@ -37,6 +38,7 @@ class Serving:
     rows: MetricRows
     versions: MetricVersions
     sessions: SessionRows
+    session_summaries: SessionSummaries
     late_events: LateEvents
     dead_letters: DeadLetters
     ledger: LedgerPages
@@ -75,6 +77,7 @@ def make_serving(loaded: LoadedApp, connections: Connections, tokens: Tokens | N
         MetricRows(database, tables),
         MetricVersions(database, tables, loaded.name),
         SessionRows(loaded, database, tables),
+        SessionSummaries(loaded, database, tables),
         LateEvents(loaded, database),
         DeadLetters(loaded, connections, database),
         LedgerPages(loaded, database),

@@ -49,6 +49,35 @@ class DeclaredSessions(Shape):
     retain: str = Field(examples=["2 days"])
 
 
+class SomeSessions(Shape):
+    """Sessions with an event in the last hour, by the watermark; the newest 50,000 of each state at most."""
+
+    sessions: Count
+    open_sessions: Count
+    events: Count
+    median_seconds: float | None = Field(description="From the first event to the last.", examples=[412.0])
+    shares: dict[str, float | None] = Field(
+        description="Of the sessions, for how many a column is true.", examples=[{"converted": 0.031}]
+    )
+    sums: dict[str, Any] = Field(description="Of counts and sums.", examples=[{"revenue": "81240.50"}])
+
+
+class SessionGroup(SomeSessions):
+    group: str | None = Field(examples=["tashkent"])
+
+
+class SessionSummary(SomeSessions):
+    name: str = Field(examples=["visits"])
+    source: str
+    watermark: datetime | None
+    since: datetime | None
+    open: int = Field(description="All that may still be running.", examples=[2144])
+    final_total: int = Field(description="Sessions that have become final, since the beginning.")
+    late_total: int = Field(description="Events that came too late for any, since the beginning.")
+    by: str | None = Field(description="A text whose values the contract lists.", examples=["region"])
+    groups: list[SessionGroup]
+
+
 class AllSessions(Shape):
     items: list[DeclaredSessions]
     next: None = None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from psycopg import sql
 
 from headrace.enrich import Enrich
 from headrace.ops.load import LoadedApp
+from headrace.ops.signal_facts import TableFacts, hit_rate
 from headrace.serve.database import Database, Row
 from headrace.serve.parameters import Page
 from headrace.signals import Signals
@@ -112,11 +113,11 @@ class SignalPages:
     async def enrichments(self, declared: list[Enrich]) -> list[dict[str, Any]]:
         totals = await self._totals("enrich_totals", "enrich", "outcome")
         rows = await self._database.rows_if_there(
-            "SELECT name, place, rows, loaded_at, checked_at, problem"
+            "SELECT name, place, rows, loaded_at, checked_at, problem, sound_at"
             " FROM headrace.dimensions WHERE app = %s",
             (self._loaded.name,),
         )
-        tables = {row["name"]: row for row in rows}
+        tables = {row["name"]: _table(row) for row in rows}
         return [
             {
                 "name": each.name,
@@ -125,7 +126,7 @@ class SignalPages:
                 "unknown": each.unknown,
                 "columns": {name: ".".join(place) for name, place in each.columns.items()},
                 "counts": (counts := totals.get(each.name, {})),
-                "hit_rate": _hit_rate(counts),
+                "hit_rate": hit_rate(counts),
                 "tables": [tables[t.name] for t in each.tables if t.name in tables],
             }
             for each in declared
@@ -147,11 +148,12 @@ class SignalPages:
         return sql.Identifier(self._loaded.name, signals.name)
 
 
-def _hit_rate(counts: dict[str, int]) -> float | None:
-    """Of the events that named a key and do not wait any more, which share the tables knew."""
-    known = counts.get("found", 0) + counts.get("retried", 0)
-    asked = known + counts.get("unknown", 0) + counts.get("dead_lettered", 0)
-    return known / asked if asked else None
+def _table(row: Row) -> Row:
+    facts = TableFacts(*(row[name] for name in TableFacts._fields))
+    return {
+        **{name: row[name] for name in ("name", "place", "rows", "loaded_at", "checked_at", "problem")},
+        "stale_seconds": facts.stale_seconds(datetime.now(UTC)),
+    }
 
 
 def _shown(signals: Signals, row: Row) -> dict[str, Any]:

@@ -51,7 +51,8 @@ class AlertAccounts:
                 begin(connection, self._app, self._query, rule, watermarks.get(rule.metric.window.time))
             if rule.alert.topic:
                 connection.execute(
-                    "INSERT INTO headrace.alert_lanes (query, topic) VALUES (%s, %s) ON CONFLICT DO NOTHING",
+                    "INSERT INTO headrace.alert_lanes (query, topic, sent) VALUES (%s, %s, 0)"
+                    " ON CONFLICT DO NOTHING",
                     (self._query, rule.alert.topic),
                 )
 
@@ -74,11 +75,15 @@ class AlertAccounts:
             note_progress(connection, self._app, rule, frozen, settled)
 
     def forget_old(self, connection: Connection) -> None:
-        """Resolved alerts whose windows are final, and events that have been told to everybody."""
+        """Resolved alerts whose windows are final, and events that have been told to everybody.
+
+        Patterns look after their own.
+        """
         connection.execute(
             "DELETE FROM headrace.alerts a WHERE app = %s AND state = 'resolved' AND updated_at < now() - %s"
             " AND NOT EXISTS (SELECT 1 FROM headrace.alert_rules r WHERE r.app = a.app AND r.alert = a.alert"
-            " AND (r.query <> %s OR r.frozen IS NULL OR r.frozen <= a.window_end))",
+            " AND (r.query <> %s OR r.frozen IS NULL OR r.frozen <= a.window_end))"
+            " AND NOT EXISTS (SELECT 1 FROM headrace.patterns p WHERE p.app = a.app AND p.pattern = a.alert)",
             (self._app, self._keep, self._query),
         )
         forget_told(connection, self._query, self._keep)
@@ -100,10 +105,19 @@ class AlertAccounts:
 
 
 def forget_told(connection: Connection, query: str, keep: timedelta) -> None:
-    """Events of a query that have been told to everybody."""
-    connection.execute(
+    """Events of a query that have been told to everybody; the books of its patterns say how many."""
+    gone = connection.execute(
         "DELETE FROM headrace.alert_events e WHERE query = %s AND at < now() - %s"
         " AND delivery <> 'waiting' AND (topic = '' OR position <= (SELECT published"
-        " FROM headrace.alert_lanes l WHERE l.query = e.query AND l.topic = e.topic))",
+        " FROM headrace.alert_lanes l WHERE l.query = e.query AND l.topic = e.topic))"
+        " RETURNING alert, kind",
         (query, keep),
-    )
+    ).fetchall()
+    alerts = [alert for alert, kind in gone if kind == "opened"]
+    if alerts:
+        connection.execute(
+            "UPDATE headrace.patterns p SET old_events = old_events + g.n FROM (SELECT alert, count(*) AS n"
+            " FROM unnest(%s::text[]) AS gone (alert) GROUP BY alert) g"
+            " WHERE p.query = %s AND p.pattern = g.alert",
+            (alerts, query),
+        )

@@ -42,9 +42,11 @@ class AlertOutbox:
 
     def note_published(self, connection: Connection, lane: Lane, position: int) -> None:
         connection.execute(
-            "UPDATE headrace.alert_lanes SET published = greatest(published, %s), published_at = now()"
-            " WHERE query = %s AND topic = %s",
-            (position, lane.query, lane.topic),
+            "UPDATE headrace.alert_lanes l SET published = greatest(published, %(position)s),"
+            " published_at = now(), sent = sent + (SELECT count(*) FROM headrace.alert_events e"
+            " WHERE e.query = l.query AND e.topic = l.topic AND e.position > l.published"
+            " AND e.position <= %(position)s) WHERE query = %(query)s AND topic = %(topic)s",
+            {"position": position, "query": lane.query, "topic": lane.topic},
         )
 
 

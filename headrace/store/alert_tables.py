@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.store.columns import add_column
+
 ALERT_TABLES = (
     # Until when windows have been judged (settled), and until when they can no longer change (frozen).
     """
@@ -76,4 +78,5 @@ ALERT_TABLES = (
         PRIMARY KEY (query, topic)
     )
     """,
+    add_column("alert_lanes", "sent", "bigint"),
 )

@@ -202,9 +202,10 @@ def note_tables(connection: Connection, app: str, tables: Iterable[LiveDimension
     """For those who watch: which versions are in use, and whether a change could not be read."""
     with connection.cursor() as cursor:
         cursor.executemany(
-            "INSERT INTO headrace.dimensions VALUES (%s, %s, %s, %s, %s, now(), %s)"
+            "INSERT INTO headrace.dimensions AS known VALUES (%s, %s, %s, %s, %s, now(), %s, now())"
             " ON CONFLICT (app, name) DO UPDATE SET place = excluded.place, rows = excluded.rows,"
-            " loaded_at = excluded.loaded_at, checked_at = excluded.checked_at, problem = excluded.problem",
+            " loaded_at = excluded.loaded_at, checked_at = excluded.checked_at, problem = excluded.problem,"
+            " sound_at = CASE WHEN excluded.problem = '' THEN excluded.sound_at ELSE known.sound_at END",
             [
                 (
                     *(app, live.dimension.name, live.dimension.place),

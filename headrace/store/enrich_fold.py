@@ -20,6 +20,7 @@ from headrace.log.waiting import WaitingEvent, unpacked
 from headrace.store.connection import Connection
 from headrace.store.dimensions import Dimensions, note_tables
 from headrace.store.enrich_waiting import Waiting
+from headrace.store.flow_totals import FlowTotals
 from headrace.store.outbox import ExactRecord, account, open_lane, put_exact
 from headrace.store.source_accounts import Watermarks
 
@@ -33,9 +34,11 @@ class EnrichFold:
         self._app, self._query, self._contract, self._enrich = app, query, contract, enrich
         self._tables = [dimensions.live(table) for table in enrich.tables]
         self._waiting = Waiting(app, enrich)
+        self._totals = FlowTotals(app, query, enrich.fold)
 
     def prepare(self, connection: Connection, watermarks: Watermarks) -> None:
         """An enrichment that no longer lets events wait ends those that do."""
+        self._totals.begin(connection, lambda: {"before": sum(self._outcomes(connection).values())})
         note_tables(connection, self._app, self._tables)
         if self._enrich.retry is not None:
             self._waiting.define(connection)
@@ -51,7 +54,8 @@ class EnrichFold:
         taken = counts.total() + len(events)
         if events:
             counts += self._keep(connection, events)
-        account(connection, self._query, batch.batch_id, self._enrich.fold, "", taken, 0)
+        account(connection, self._query, batch.batch_id, self._enrich.fold, "", (batch.accepted, taken, 0))
+        self._totals.add(connection, batch.batch_id, accepted=batch.accepted, taken=taken)
         self._count(connection, counts)
         note_tables(connection, self._app, self._tables)
 
@@ -100,6 +104,9 @@ class EnrichFold:
         schema = json_schema(enriched_contract(self._contract, self._enrich))
         file = folder / f"{self._enrich.name}.schema.json"
         file.write_text(json.dumps(schema, indent=1, ensure_ascii=False) + "\n")
+        return self._outcomes(connection)
+
+    def _outcomes(self, connection: Connection) -> dict[str, int]:
         found = connection.execute(
             "SELECT outcome, count FROM headrace.enrich_totals WHERE app = %s AND enrich = %s",
             (self._app, self._enrich.name),

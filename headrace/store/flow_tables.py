@@ -31,6 +31,17 @@ FLOW_TABLES = (
         PRIMARY KEY (query, topic)
     )
     """,
+    # How many results have left the outbox of a lane, and how many were put into it. These are two rows, as
+    # they are written by two: a publisher must not wait for the end of a batch.
+    add_column("outbox_lanes", "sent", "bigint"),
+    """
+    CREATE TABLE IF NOT EXISTS headrace.outbox_handed (
+        query text NOT NULL,
+        topic text NOT NULL,
+        handed bigint NOT NULL,
+        PRIMARY KEY (query, topic)
+    ) WITH (fillfactor = 50)
+    """,
     # Per batch: what a flow's side took of the accepted events, and how many of those came too late for it.
     """
     CREATE TABLE IF NOT EXISTS headrace.flow_ledger (
@@ -59,6 +70,19 @@ FLOW_TABLES = (
         pending_in text[],
         PRIMARY KEY (query, flow, side)
     )
+    """,
+    add_column("flow_sides", "accepted", "bigint"),
+    # The same for sessions, signals and enrichment: a row for each outcome.
+    """
+    CREATE TABLE IF NOT EXISTS headrace.flow_totals (
+        app text NOT NULL,
+        query text NOT NULL,
+        flow text NOT NULL,
+        outcome text NOT NULL,
+        count bigint NOT NULL,
+        first_batch bigint,
+        PRIMARY KEY (query, flow, outcome)
+    ) WITH (fillfactor = 50)
     """,
     # Events that came too late for a flow: what they would have met was decided without them.
     """
@@ -124,4 +148,6 @@ FLOW_TABLES = (
         PRIMARY KEY (app, name)
     )
     """,
+    # When a look last found that the versions in use are the newest.
+    add_column("dimensions", "sound_at", "timestamptz"),
 )

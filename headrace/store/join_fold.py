@@ -60,14 +60,18 @@ class JoinFold:
             else:
                 self._keep_all(connection)
         key = self._keys[self._side]
-        taken = len(part.rows)
-        account(connection, key[0], batch.batch_id, key[1], key[2], taken, len(late))
+        taken, accepted = len(part.rows), batch.accepted
+        account(
+            *(connection, key[0], batch.batch_id, key[1], key[2]),
+            (accepted, taken, len(late)),
+        )
         totals = {"taken": taken, "matched": matched, "unmatched": keyless, "late": len(late)}
         count(
             connection,
             key,
             batch.batch_id,
             pending_in=[self._shape.app, f"{self._join.name}__{self._side}"],
+            accepted=accepted,
             **totals,
         )
 

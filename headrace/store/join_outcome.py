@@ -10,7 +10,7 @@ from psycopg import sql
 from headrace.joins import NO_KEY, Side, lane_name
 from headrace.store.connection import Connection
 from headrace.store.join_tables import JoinShape
-from headrace.store.outbox import open_lane
+from headrace.store.outbox import note_handed, open_lane
 
 _OWN = "id, key, left_id, right_id, left_time, right_time, event_time"
 
@@ -44,7 +44,7 @@ class Outcome:
                 self._sent(self._join.topic, self._result_document()),
             )
         ).fetchone()
-        self._count(connection, "matches", found)
+        self._count(connection, "matches", found, self._join.topic)
         if self._join.checks:
             values = [(name, sql.Identifier(f"c_{name}")) for name in columns]
             source = sql.SQL(
@@ -86,7 +86,7 @@ class Outcome:
                 ),
                 {"below": below},
             ).fetchone()
-            self._count(connection, "letters", found and found[1:])
+            self._count(connection, "letters", found and found[1:], self._join.dead_letters)
         return int(found[0]) if found else 0
 
     def forget_old(self, connection: Connection, before: datetime) -> None:
@@ -100,7 +100,7 @@ class Outcome:
         found = connection.execute(
             sql.SQL("WITH {} SELECT count(*) FROM written").format(self._letters(source))
         ).fetchone()
-        self._count(connection, "letters", found)
+        self._count(connection, "letters", found, self._join.dead_letters)
 
     def _letters(self, source: sql.Composed) -> sql.Composed:
         return sql.SQL(
@@ -166,8 +166,12 @@ class Outcome:
             sql.Literal(self._join.name), sql.SQL(", ").join(shown)
         )
 
-    def _count(self, connection: Connection, column: str, found: tuple[int, ...] | None) -> None:
+    def _count(
+        self, connection: Connection, column: str, found: tuple[int, ...] | None, topic: str = ""
+    ) -> None:
         if found and found[0]:
+            if topic:
+                note_handed(connection, self._lane, topic, found[0])
             connection.execute(
                 sql.SQL("UPDATE headrace.joins SET {0} = {0} + %s WHERE app = %s AND name = %s").format(
                     sql.Identifier(column)

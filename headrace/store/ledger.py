@@ -58,25 +58,12 @@ class Ledger:
         """Write the batch, merge its parts and move the clocks, once: what is recorded stays as it is."""
 
         def write(connection: Connection) -> None:
-            new = connection.execute(
-                "INSERT INTO headrace.batches (query, batch_id, started_at, received, duplicates, dropped)"
-                " VALUES (%s, %s, %s, 0, 0, 0) ON CONFLICT DO NOTHING",
-                (batch.query, batch.batch_id, batch.started_at),
-            )
-            if new.rowcount == 0:
+            if not open_batch(connection, batch):
                 return
             if self._derived is not None:
                 self._derived.record(connection, batch, parts)
-            _write_entries(connection, batch)
+            close_batch(connection, batch)
             self._forget_old(connection, batch.batch_id)
-            connection.execute(
-                "UPDATE headrace.batches SET received = %s, duplicates = %s, dropped = %s,"
-                " finished_at = clock_timestamp() WHERE query = %s AND batch_id = %s",
-                (
-                    *(batch.received, batch.outcome.duplicates, batch.outcome.dropped),
-                    *(batch.query, batch.batch_id),
-                ),
-            )
             announce(connection, self.query)
             crash_point("before_store_commit")
 
@@ -96,6 +83,29 @@ class Ledger:
                     ).format(sql.Identifier("headrace", accounts)),
                     (self.query,),
                 )
+
+
+def open_batch(connection: Connection, batch: Batch) -> bool:
+    """Before anything of it is merged; False if it is recorded already."""
+    new = connection.execute(
+        "INSERT INTO headrace.batches (query, batch_id, started_at, received, duplicates, dropped)"
+        " VALUES (%s, %s, %s, 0, 0, 0) ON CONFLICT DO NOTHING",
+        (batch.query, batch.batch_id, batch.started_at),
+    )
+    return bool(new.rowcount)
+
+
+def close_batch(connection: Connection, batch: Batch) -> None:
+    """When it is known what became of it."""
+    _write_entries(connection, batch)
+    connection.execute(
+        "UPDATE headrace.batches SET received = %s, duplicates = %s, dropped = %s,"
+        " finished_at = clock_timestamp() WHERE query = %s AND batch_id = %s",
+        (
+            *(batch.received, batch.outcome.duplicates, batch.outcome.dropped),
+            *(batch.query, batch.batch_id),
+        ),
+    )
 
 
 def _write_entries(connection: Connection, batch: Batch) -> None:

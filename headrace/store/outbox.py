@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from headrace.gate.ledger import Batch
 from headrace.log.outbox import Lane, OutboxRecord
 from headrace.store.connection import Connection
 
@@ -25,22 +25,36 @@ class ExactRecord(NamedTuple):
 
 def open_lane(connection: Connection, query: str, topic: str) -> None:
     connection.execute(
-        "INSERT INTO headrace.outbox_lanes (query, topic) VALUES (%s, %s) ON CONFLICT DO NOTHING",
+        "INSERT INTO headrace.outbox_lanes (query, topic, sent) VALUES (%s, %s, 0) ON CONFLICT DO NOTHING",
         (query, topic),
     )
 
 
 def put(connection: Connection, query: str, topic: str, records: Iterable[tuple[str, str]]) -> None:
     """Keys and values, in the order in which they are to be published."""
+    handed = 0
     with (
         connection.cursor() as cursor,
         cursor.copy("COPY headrace.outbox (query, topic, key, value) FROM STDIN") as copy,
     ):
         for key, value in records:
             copy.write_row((query, topic, key, value))
+            handed += 1
+    note_handed(connection, query, topic, handed)
+
+
+def note_handed(connection: Connection, query: str, topic: str, handed: int) -> None:
+    """How many results were put into the outbox: an audit holds it against what left it and what waits."""
+    if handed:
+        connection.execute(
+            "INSERT INTO headrace.outbox_handed AS known VALUES (%s, %s, %s)"
+            " ON CONFLICT (query, topic) DO UPDATE SET handed = known.handed + excluded.handed",
+            (query, topic, handed),
+        )
 
 
 def put_exact(connection: Connection, query: str, records: Iterable[ExactRecord]) -> None:
+    handed = Counter[str]()
     with (
         connection.cursor() as cursor,
         cursor.copy(
@@ -51,6 +65,9 @@ def put_exact(connection: Connection, query: str, records: Iterable[ExactRecord]
         for record in records:
             headers = headers_to_bytes(record.headers)
             copy.write_row((query, record.topic, "", "", record.partition, record.key, record.value, headers))
+            handed[record.topic] += 1
+    for topic, count in handed.items():
+        note_handed(connection, query, topic, count)
 
 
 def headers_to_bytes(headers: Iterable[tuple[str, bytes | None]]) -> bytes:
@@ -65,20 +82,12 @@ def headers_of_bytes(given: bytes) -> list[tuple[str, bytes | None]]:
 
 
 def account(
-    connection: Connection, query: str, batch_id: int, flow: str, side: str, taken: int, late: int
+    connection: Connection, query: str, batch_id: int, flow: str, side: str, counts: tuple[int, int, int]
 ) -> None:
-    """How many events of a batch a flow took, and how many of them came too late for it."""
+    """`counts`: how many events the batch accepted, how many of them the flow took, how many came late."""
     connection.execute(
-        "INSERT INTO headrace.flow_ledger VALUES (%s, %s, %s, %s, 0, %s, %s)",
-        (query, batch_id, flow, side, taken, late),
-    )
-
-
-def settle(connection: Connection, batch: Batch) -> None:
-    """When a batch is published, its flows learn how many events it accepted."""
-    connection.execute(
-        "UPDATE headrace.flow_ledger SET accepted = %s WHERE query = %s AND batch_id = %s",
-        (batch.accepted, batch.query, batch.batch_id),
+        "INSERT INTO headrace.flow_ledger VALUES (%s, %s, %s, %s, %s, %s, %s)",
+        (query, batch_id, flow, side, *counts),
     )
 
 
@@ -87,6 +96,7 @@ def count(
     key: tuple[str, str, str],
     batch_id: int | None = None,
     *,
+    accepted: int = 0,
     taken: int = 0,
     matched: int = 0,
     unmatched: int = 0,
@@ -106,11 +116,12 @@ def count(
         return
     connection.execute(
         "INSERT INTO headrace.flow_sides AS f (query, flow, side, first_batch, taken, matched, unmatched,"
-        " late, pending_in) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)"
+        " late, pending_in, accepted) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
         " ON CONFLICT (query, flow, side) DO UPDATE SET"
         " taken = f.taken + excluded.taken, matched = f.matched + excluded.matched,"
-        " unmatched = f.unmatched + excluded.unmatched, late = f.late + excluded.late",
-        (*key, batch_id, *counts, pending_in),
+        " unmatched = f.unmatched + excluded.unmatched, late = f.late + excluded.late,"
+        " accepted = f.accepted + excluded.accepted",
+        (*key, batch_id, *counts, pending_in, accepted),
     )
 
 
@@ -155,13 +166,12 @@ class FlowOutbox:
     def note_published(self, connection: Connection, lane: Lane, position: int) -> None:
         """What is in the topic leaves the outbox."""
         connection.execute(
-            "UPDATE headrace.outbox_lanes SET published = greatest(published, %s), published_at = now()"
-            " WHERE query = %s AND topic = %s",
-            (position, lane.query, lane.topic),
-        )
-        connection.execute(
-            "DELETE FROM headrace.outbox WHERE query = %s AND topic = %s AND position <= %s",
-            (lane.query, lane.topic, position),
+            "WITH gone AS (DELETE FROM headrace.outbox WHERE query = %(query)s AND topic = %(topic)s"
+            " AND position <= %(position)s RETURNING 1)"
+            " UPDATE headrace.outbox_lanes SET published = greatest(published, %(position)s),"
+            " published_at = now(), sent = sent + (SELECT count(*) FROM gone)"
+            " WHERE query = %(query)s AND topic = %(topic)s",
+            {"query": lane.query, "topic": lane.topic, "position": position},
         )
 
 

@@ -52,7 +52,7 @@ class PatternAlerts:
         self._app, self._query, self._rule, self._id = app, query, rule, pattern_id
 
     def tell(self, connection: Connection, matches: Sequence[Match]) -> int:
-        """Raise alerts for the matches, in their order; returns how many.
+        """Raise alerts for the matches, in their order; returns how many are new.
 
         A match in the quiet time of an alert of its key, before or after it, only counts there.
         """
@@ -70,9 +70,9 @@ class PatternAlerts:
                 known.alerts.append((match.last, id_))
             else:
                 counted[covering] += 1
-        self._write(connection, raised)
+        new = self._write(connection, raised)
         self._count(connection, counted)
-        return len(raised)
+        return new
 
     def end_quiet(self, connection: Connection, watermark: int) -> None:
         """Resolve the alerts whose quiet time the watermark has passed."""
@@ -104,9 +104,10 @@ class PatternAlerts:
         about = [self._app, self._rule.pattern.name, match.key, *(event.event_id for event in match.events)]
         return hashlib.sha256(json.dumps(about, ensure_ascii=False).encode()).hexdigest()[:32]
 
-    def _write(self, connection: Connection, raised: dict[str, Match]) -> None:
+    def _write(self, connection: Connection, raised: dict[str, Match]) -> int:
+        """Returns how many were not there before: a log that is read again raises nothing anew."""
         if not raised:
-            return
+            return 0
         there = connection.execute("SELECT id FROM headrace.alerts WHERE id = ANY(%s)", (list(raised),))
         told = {id_ for (id_,) in there}
         [now] = connection.execute("SELECT now()").fetchone() or (None,)
@@ -121,6 +122,7 @@ class PatternAlerts:
                 " ON CONFLICT DO NOTHING",
                 [(self._id, match.key, match.last, id_) for id_, match in ordered],
             )
+        return len(rows)
 
     def _count(self, connection: Connection, counted: Counter[str]) -> None:
         """The table says how many matches an alert stands for; there is no event."""

@@ -19,6 +19,14 @@ from headrace.store.outbox import account
 from headrace.store.times import to_time
 
 COUNTS = ("taken", "late", "again", "forgotten", "matches", "alerts")
+_BEGIN = """
+    INSERT INTO headrace.patterns (app, pattern, query, meaning, accepted, old_alerts, old_events)
+    SELECT %(app)s, %(pattern)s, %(query)s, %(meaning)s, 0,
+        -(SELECT count(*) FROM headrace.alerts WHERE app = %(app)s AND alert = %(pattern)s),
+        -(SELECT count(*) FROM headrace.alert_events
+            WHERE app = %(app)s AND alert = %(pattern)s AND kind = 'opened')
+    ON CONFLICT (app, pattern) DO NOTHING
+"""
 
 
 class TooLate(NamedTuple):
@@ -50,9 +58,8 @@ class PatternBooks:
             if name not in declared or (name == self._name and meant != meaning):
                 self._close(connection, name)
         connection.execute(
-            "INSERT INTO headrace.patterns (app, pattern, query, meaning) VALUES (%s, %s, %s, %s)"
-            " ON CONFLICT (app, pattern) DO NOTHING",
-            (self._app, self._name, self._query, Jsonb(meaning)),
+            _BEGIN,
+            {"app": self._app, "pattern": self._name, "query": self._query, "meaning": Jsonb(meaning)},
         )
         [self.id] = (
             connection.execute(
@@ -62,15 +69,21 @@ class PatternBooks:
         )
         if self._rule.pattern.alert.topic:
             connection.execute(
-                "INSERT INTO headrace.alert_lanes (query, topic) VALUES (%s, %s) ON CONFLICT DO NOTHING",
+                "INSERT INTO headrace.alert_lanes (query, topic, sent) VALUES (%s, %s, 0)"
+                " ON CONFLICT DO NOTHING",
                 (self._query, self._rule.pattern.alert.topic),
             )
 
     def record(self, connection: Connection, batch: Batch, taken: int, late: Sequence[TooLate]) -> None:
         """What a batch has brought."""
-        account(connection, self._query, batch.batch_id, self._name, "", taken, len(late))
-        if taken:
-            self.count(connection, taken=taken, late=len(late))
+        accepted = batch.accepted
+        account(connection, self._query, batch.batch_id, self._name, "", (accepted, taken, len(late)))
+        connection.execute(
+            "UPDATE headrace.patterns SET accepted = accepted + %s, taken = taken + %s, late = late + %s,"
+            " first_batch = CASE WHEN accepted = 0 THEN coalesce(first_batch, %s) ELSE first_batch END"
+            " WHERE id = %s",
+            (accepted, taken, len(late), batch.batch_id, self.id),
+        )
         if late:
             self._write_late(connection, late)
 
@@ -86,10 +99,14 @@ class PatternBooks:
 
     def forget_old(self, connection: Connection) -> None:
         """Alerts, and notes of late events, from longer ago than they are kept."""
-        connection.execute(
+        gone = connection.execute(
             "DELETE FROM headrace.alerts WHERE app = %s AND alert = %s AND state = 'resolved'"
             " AND updated_at < now() - %s",
             (self._app, self._name, self._keep),
+        )
+        connection.execute(
+            "UPDATE headrace.patterns SET old_alerts = old_alerts + %s WHERE id = %s",
+            (gone.rowcount, self.id),
         )
         forget_told(connection, self._query, self._keep)
         connection.execute(

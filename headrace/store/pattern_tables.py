@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.store.columns import add_column
+
 PATTERN_TABLES = (
     # Since the pattern has this meaning: taken = remembered + forgotten + late + again.
     """
@@ -20,6 +22,12 @@ PATTERN_TABLES = (
         UNIQUE (app, pattern)
     )
     """,
+    # Of the alerts that were raised, how many have been forgotten since, and of how many the first event has;
+    # less those that were there before.
+    add_column("patterns", "accepted", "bigint"),
+    add_column("patterns", "first_batch", "bigint"),
+    add_column("patterns", "old_alerts", "bigint"),
+    add_column("patterns", "old_events", "bigint"),
     # Times are microseconds since 1970. A used event is part of a match; the watermark that passes `until`
     # takes it away. The indexes by time are over pattern::bigint, so that the planner, which knows nothing of
     # a new pattern, cannot take one of them for a look by key: it would read all of the pattern for each key.

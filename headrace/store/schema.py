@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headrace.store.alert_tables import ALERT_TABLES
+from headrace.store.columns import add_column
 from headrace.store.enrich_tables import ENRICH_TABLES
 from headrace.store.flow_tables import FLOW_TABLES
 from headrace.store.pattern_tables import PATTERN_TABLES
@@ -52,7 +53,7 @@ STATEMENTS = (
         PRIMARY KEY (query, partition)
     )
     """,
-    "ALTER TABLE headrace.clocks ADD COLUMN IF NOT EXISTS log_time timestamptz",
+    add_column("clocks", "log_time", "timestamptz"),
     """
     CREATE TABLE IF NOT EXISTS headrace.watermarks (
         query text NOT NULL,
@@ -79,7 +80,7 @@ STATEMENTS = (
     *FLOW_TABLES,
     *ENRICH_TABLES,
     *PATTERN_TABLES,
-    "ALTER TABLE headrace.ledger ADD COLUMN IF NOT EXISTS oldest_log_time timestamptz",
+    add_column("ledger", "oldest_log_time", "timestamptz"),
     """
     CREATE TABLE IF NOT EXISTS headrace.query_reports (
         query text PRIMARY KEY,

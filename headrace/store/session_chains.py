@@ -71,15 +71,17 @@ def find_sessions(connection: Connection, shape: SessionShape) -> None:
     )
 
 
-def replace_rows(connection: Connection, shape: SessionShape) -> None:
+def replace_rows(connection: Connection, shape: SessionShape) -> int:
     """The rows of the touched keys that can change make room for the sessions that were found.
 
     A session takes over from the rows whose first events it holds. If it is none of them, and one was
     published, it is a correction. A row's first event lies in one open session at most, and if it was
     sealed in this batch, in the first seal that covers it: later ones may overlap.
+
+    Returns by how much the sessions that can change have become more.
     """
     parts = [part.column for part in shape.resolved.parts]
-    connection.execute(
+    found = connection.execute(
         sql.SQL(
             """
             WITH gone AS (
@@ -99,16 +101,19 @@ def replace_rows(connection: Connection, shape: SessionShape) -> None:
                     max(state) AS state, max(revision) AS revision, max(watermark) AS watermark,
                     min(published_at) AS published_at, max(updated_at) AS updated_at
                 FROM pairs GROUP BY __key, __seal, start
+            ), put AS (
+                INSERT INTO {table} ({columns}, session_end, sealed, state, revision, watermark, published_at,
+                    updated_at)
+                SELECT n.__key, n.session_start, n.last_event, n.events{parts}, n.last_event + {gap},
+                    n.__seal <> {open},
+                    CASE WHEN h.same THEN h.state WHEN h.published THEN 'corrected' ELSE 'open' END,
+                    CASE WHEN h.same THEN h.revision WHEN h.published THEN h.revision + 1 ELSE 0 END,
+                    h.watermark, h.published_at, CASE WHEN h.same THEN h.updated_at ELSE now() END
+                FROM {found} n LEFT JOIN heirs h
+                    ON h.__key = n.__key AND h.__seal = n.__seal AND h.start = n.session_start
+                RETURNING 1
             )
-            INSERT INTO {table} ({columns}, session_end, sealed, state, revision, watermark, published_at,
-                updated_at)
-            SELECT n.__key, n.session_start, n.last_event, n.events{parts}, n.last_event + {gap},
-                n.__seal <> {open},
-                CASE WHEN h.same THEN h.state WHEN h.published THEN 'corrected' ELSE 'open' END,
-                CASE WHEN h.same THEN h.revision WHEN h.published THEN h.revision + 1 ELSE 0 END,
-                h.watermark, h.published_at, CASE WHEN h.same THEN h.updated_at ELSE now() END
-            FROM {found} n LEFT JOIN heirs h
-                ON h.__key = n.__key AND h.__seal = n.__seal AND h.start = n.session_start
+            SELECT (SELECT count(*) FROM put) - (SELECT count(*) FROM gone)
             """
         ).format(
             table=shape.table,
@@ -119,4 +124,5 @@ def replace_rows(connection: Connection, shape: SessionShape) -> None:
             parts=sql.SQL("").join(sql.SQL(", n.{}").format(sql.Identifier(p)) for p in parts),
             gap=sql.Literal(shape.sessions.gap),
         )
-    )
+    ).fetchone()
+    return int(found[0]) if found else 0

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from headrace.gate.ledger import Batch
 from headrace.store.connection import Connection
+from headrace.store.flow_totals import FlowTotals
 from headrace.store.metric_export import export_counts
 from headrace.store.metric_tables import STATEMENTS
 from headrace.store.session_export import export
@@ -22,33 +24,39 @@ class SessionFold:
     def __init__(self, app: str, query: str, resolved: Sequence[ResolvedSessions]) -> None:
         self._app, self._query, self._resolved = app, query, resolved
         self._stores = {r.sessions.name: SessionStore(app, r) for r in resolved}
+        self._totals = {name: FlowTotals(app, query, f"sessions.{name}") for name in self._stores}
 
     def prepare(self, connection: Connection, watermarks: Watermarks) -> None:
         for statement in STATEMENTS:
             connection.execute(statement)
         for resolved in self._resolved:
-            define(connection, self._app, resolved)
+            name, anew = resolved.sessions.name, define(connection, self._app, resolved)
+            self._totals[name].begin(connection, partial(self._stores[name].there, connection), anew=anew)
 
     def merge(self, connection: Connection, batch: Batch, part: list[Pieces], before: Watermarks) -> None:
         for pieces in part:
             name = pieces.resolved.sessions.name
-            sealed = self._stores[name].merge(connection, pieces)
+            sealed, opened = self._stores[name].merge(connection, pieces)
             if sealed.late:
                 write_late(connection, self._app, pieces.resolved.sessions, sealed.late)
-            counted = pieces.in_lines + len(sealed.taken)
+            counts = {
+                "accepted": pieces.accepted,
+                "counted": pieces.in_lines + len(sealed.taken),
+                "filtered": pieces.filtered,
+                "late": len(sealed.late),
+            }
             connection.execute(
                 "INSERT INTO headrace.metric_ledger VALUES (%s, %s, %s, %s, %s, %s, %s)",
-                (
-                    *(self._query, batch.batch_id, name),
-                    *(pieces.accepted, counted, pieces.filtered, len(sealed.late)),
-                ),
+                (self._query, batch.batch_id, name, *counts.values()),
             )
+            self._totals[name].add(connection, batch.batch_id, **counts, open=opened)
 
     def advance(
         self, connection: Connection, before: Watermarks, after: Watermarks, part: list[Pieces] | None
     ) -> None:
-        for store in self._stores.values():
-            store.advance(connection, after.get("event"))
+        for name, store in self._stores.items():
+            closed, forgotten = store.advance(connection, after.get("event"))
+            self._totals[name].move(connection, open=-closed, closed=closed, forgotten=forgotten)
 
     def forget_old(self, connection: Connection) -> None:
         for store in self._stores.values():

@@ -6,6 +6,8 @@ an index: it knows nothing about the size of a temporary table, and a join with 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from psycopg import sql
 
 from headrace.store.connection import Connection
@@ -22,6 +24,20 @@ from headrace.windows import MICROSECOND
 MICROS = "(extract(epoch FROM {}) * 1000000)::bigint"
 
 
+class Merged(NamedTuple):
+    """What became of the suspects, and by how much the sessions that can change have become more."""
+
+    sealed: Sealed
+    opened: int
+
+
+class Closed(NamedTuple):
+    """Sessions that have become final, and the events of those that are beyond their retention."""
+
+    sessions: int
+    forgotten: int
+
+
 class SessionStore:
     """The tables of one declaration, inside the transaction of a batch."""
 
@@ -29,39 +45,50 @@ class SessionStore:
         self._shape = SessionShape(app, resolved)
         self._resolved, self._sessions = resolved, resolved.sessions
 
-    def merge(self, connection: Connection, pieces: Pieces) -> Sealed:
-        """Returns what became of the suspects; all other events are taken."""
+    def there(self, connection: Connection) -> dict[str, int]:
+        """The events in the table, and the sessions that can still change."""
+        found = connection.execute(
+            sql.SQL(
+                "SELECT coalesce(sum(events), 0)::bigint, count(*) FILTER (WHERE state <> 'final') FROM {}"
+            ).format(self._shape.table)
+        ).fetchone() or (0, 0)
+        return {"before": found[0], "open": found[1]}
+
+    def merge(self, connection: Connection, pieces: Pieces) -> Merged:
+        """All events are taken, except for some of the suspects."""
         make_scratch(connection, self._shape.staged, piece_columns(self._resolved))
         make_scratch(
             connection, self._shape.seals, [("__key", TEXT), ("__cell", "bigint"), ("__seal", "int")]
         )
-        sealed = Sealed()
+        sealed, opened = Sealed(), 0
         if pieces.suspects:
             sealed = self._sealed(connection, pieces)
         if pieces.lines or sealed.taken or sealed.pieces:
             self._stage(connection, pieces, sealed)
             self._upsert(connection)
             find_sessions(connection, self._shape)
-            replace_rows(connection, self._shape)
+            opened = replace_rows(connection, self._shape)
             if any(number != OPEN for _, number in sealed.taken) or sealed.pieces:
                 self._drop_sealed(connection)
-        return sealed
+        return Merged(sealed, opened)
 
-    def advance(self, connection: Connection, watermark: int | None) -> None:
+    def advance(self, connection: Connection, watermark: int | None) -> Closed:
         """Rows that the watermark has passed become preliminary, then final; final ones need no pieces."""
         if watermark is None:
-            return
+            return Closed(0, 0)
         at = EPOCH + watermark * MICROSECOND
         publish = sql.SQL(
             "UPDATE {} SET state = {}, revision = greatest(revision, 1), watermark = %s,"
             " published_at = coalesce(published_at, now()), updated_at = now()"
             " WHERE state = ANY(%s) AND session_end <= %s"
         )
-        connection.execute(
+        closed = connection.execute(
             sql.SQL(
                 "WITH done AS ({} RETURNING {key} AS __key, {start} AS first, {last} AS last, sealed)"
-                " DELETE FROM {pieces} p USING done d WHERE p.__key = ANY(ARRAY(SELECT __key FROM done))"
-                " AND p.__key = d.__key AND NOT d.sealed AND p.__first BETWEEN d.first AND d.last"
+                ", used AS (DELETE FROM {pieces} p USING done d"
+                " WHERE p.__key = ANY(ARRAY(SELECT __key FROM done))"
+                " AND p.__key = d.__key AND NOT d.sealed AND p.__first BETWEEN d.first AND d.last)"
+                " SELECT count(*) FROM done"
             ).format(
                 publish.format(self._shape.table, sql.Literal("final")),
                 key=self._shape.key,
@@ -70,15 +97,19 @@ class SessionStore:
                 last=sql.SQL(MICROS.format("last_event")),
             ),
             (at, ["open", "preliminary", "corrected"], at - self._sessions.final_after),
-        )
+        ).fetchone()
         connection.execute(
             publish.format(self._shape.table, sql.Literal("preliminary")),
             (at, ["open"], at - self._sessions.preliminary_after),
         )
-        connection.execute(
-            sql.SQL("DELETE FROM {} WHERE state = 'final' AND session_end < %s").format(self._shape.table),
+        gone = connection.execute(
+            sql.SQL(
+                "WITH gone AS (DELETE FROM {} WHERE state = 'final' AND session_end < %s RETURNING events)"
+                " SELECT coalesce(sum(events), 0)::bigint FROM gone"
+            ).format(self._shape.table),
             (at - self._sessions.retain,),
-        )
+        ).fetchone()
+        return Closed(closed[0] if closed else 0, gone[0] if gone else 0)
 
     def forget_late(self, connection: Connection, query: str) -> None:
         """Late events last as long as the rows that they missed would have."""

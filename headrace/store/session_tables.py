@@ -36,8 +36,8 @@ def piece_columns(resolved: ResolvedSessions) -> list[tuple[str, str]]:
     return [*PIECE, *((part.column, part.type) for part in resolved.parts)]
 
 
-def define(connection: Connection, app: str, resolved: ResolvedSessions) -> None:
-    """Create the tables, or check that those that are there have the same meaning."""
+def define(connection: Connection, app: str, resolved: ResolvedSessions) -> bool:
+    """Create the tables, or check that those that are there have the same meaning; whether they are new."""
     sessions, now = resolved.sessions, definition(resolved)
     found = connection.execute(
         "SELECT definition FROM headrace.metrics WHERE app = %s AND metric = %s", (app, sessions.name)
@@ -51,6 +51,7 @@ def define(connection: Connection, app: str, resolved: ResolvedSessions) -> None
         " ON CONFLICT (app, metric) DO UPDATE SET definition = excluded.definition",
         (app, sessions.name, Jsonb(now)),
     )
+    return found is None
 
 
 def definition(resolved: ResolvedSessions) -> dict[str, Any]:

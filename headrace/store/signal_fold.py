@@ -17,6 +17,7 @@ from headrace.gate.ledger import Batch
 from headrace.signals import ALLOW, Feature
 from headrace.store.connection import Connection
 from headrace.store.dimensions import Dimensions, note_tables
+from headrace.store.flow_totals import FlowTotals
 from headrace.store.outbox import account, open_lane, put
 from headrace.store.signal_export import export, record_of
 from headrace.store.signal_scores import STAGED, Scores
@@ -45,13 +46,15 @@ class SignalFold:
         self._scores = Scores(resolved)
         self._table = table_name(app, self._signals)
         self._memory = memory_name(app, self._signals)
+        self._totals = FlowTotals(app, query, resolved.fold)
         known = dimensions or Dimensions()
         self._tables = {table.name: known.live(table) for table in self._signals.tables}
         self._places = {name: n for n, name in enumerate(resolved.want.columns)}
 
     def prepare(self, connection: Connection, watermarks: Watermarks) -> None:
         self._check_tables()
-        define(connection, self._app, self._resolved)
+        anew = define(connection, self._app, self._resolved)
+        self._totals.begin(connection, lambda: self._there(connection), anew=anew)
         if self._signals.topic:
             open_lane(connection, self._query, self._signals.topic)
         self._scores.check(connection)
@@ -60,10 +63,13 @@ class SignalFold:
         horizon = self._horizon(before)
         late = [row for row in part.rows if horizon is not None and row.event_time < horizon]
         account(
-            *(connection, self._query, batch.batch_id, self._resolved.fold, SIDE), len(part.rows), len(late)
+            *(connection, self._query, batch.batch_id, self._resolved.fold, SIDE),
+            (batch.accepted, len(part.rows), len(late)),
         )
         note_tables(connection, self._app, self._tables.values())
+        counts = {"accepted": batch.accepted, "taken": len(part.rows), "late": len(late)}
         if not part.rows:
+            self._totals.add(connection, batch.batch_id, **counts)
             return
         new = [self._arrived(row) for row in part.rows]
         features = features_of(self._plan, [*self._remembered(connection, new), *new])
@@ -78,32 +84,55 @@ class SignalFold:
         scored = self._insert(connection)
         self._scores.drop(connection)
         self._publish(connection, scored)
-        self._count(connection, scored)
+        counts["suspicious"] = self._count(connection, scored)
+        counts |= {"again": len(new) - len(scored), "remembered": len(new)}
+        self._totals.add(connection, batch.batch_id, **counts)
 
     def advance(self, connection: Connection, before: Watermarks, after: Watermarks, part: Any) -> None:
         """What no event within the lateness can look back at any more is forgotten."""
         horizon = self._horizon(after)
         if horizon is not None and horizon != self._horizon(before):
-            connection.execute(
+            gone = connection.execute(
                 sql.SQL("DELETE FROM {} WHERE event_time <= %s").format(self._memory),
                 (horizon - self._signals.memory_us,),
             )
+            self._totals.move(connection, remembered=-gone.rowcount)
 
     def forget_old(self, connection: Connection) -> None:
-        for table, column in (
-            (self._table, "event_time"),
-            (activity_name(self._app, self._signals), "last_time"),
+        activity = activity_name(self._app, self._signals)
+        gone = []
+        for table, column, counted in (
+            (self._table, "event_time", "count(*)"),
+            (activity, "last_time", "coalesce(sum(suspicious), 0)::bigint"),
         ):
-            connection.execute(
+            found = connection.execute(
                 sql.SQL(
-                    "DELETE FROM {} WHERE {} < (SELECT watermark FROM headrace.watermarks"
-                    " WHERE query = %s AND time = 'event') - %s"
-                ).format(table, sql.Identifier(column)),
+                    "WITH gone AS (DELETE FROM {} WHERE {} < (SELECT watermark FROM headrace.watermarks"
+                    " WHERE query = %s AND time = 'event') - %s RETURNING *) SELECT {} FROM gone"
+                ).format(table, sql.Identifier(column), sql.SQL(counted)),
                 (self._query, self._signals.retain),
-            )
+            ).fetchone()
+            gone.append(found[0] if found else 0)
+        self._totals.move(connection, forgotten=gone[0], suspicious=-gone[1])
 
     def export(self, connection: Connection, folder: Path) -> dict[str, Any]:
         return export(connection, self._app, self._query, self._resolved, folder)
+
+    def _there(self, connection: Connection) -> dict[str, int]:
+        """What the tables of signals that were never counted hold; all of it was taken once."""
+        statement = sql.SQL(
+            "SELECT (SELECT coalesce(sum(count), 0)::bigint FROM headrace.signal_totals"
+            " WHERE app = %s AND signals = %s), (SELECT count(*) FROM {}), (SELECT count(*) FROM {}),"
+            " (SELECT coalesce(sum(suspicious), 0)::bigint FROM {})"
+        ).format(self._table, self._memory, activity_name(self._app, self._signals))
+        found = connection.execute(statement, (self._app, self._signals.name)).fetchone()
+        scored, rows, remembered, suspicious = found or (0, 0, 0, 0)
+        return {
+            "before": scored,
+            "forgotten": scored - rows,
+            "remembered": remembered,
+            "suspicious": suspicious,
+        }
 
     def _horizon(self, watermarks: Watermarks) -> int | None:
         """An event from before this woke up with its partition: what it looks back at may be forgotten."""
@@ -237,7 +266,8 @@ class SignalFold:
             ((row[signals.key], record_of(signals, row)) for row in chosen),
         )
 
-    def _count(self, connection: Connection, scored: list[dict[str, Any]]) -> None:
+    def _count(self, connection: Connection, scored: list[dict[str, Any]]) -> int:
+        """By decision, and by whose they are; returns how many were suspicious."""
         connection.execute(
             "INSERT INTO headrace.signal_totals"
             " SELECT %s, %s, decision, count(*) FROM unnest(%s::text[]) AS d (decision) GROUP BY decision"
@@ -257,3 +287,4 @@ class SignalFold:
             ).format(table=activity_name(self._app, self._signals), who=sql.Identifier(who)),
             ([row[who] for row in suspicious], [row["event_time"] for row in suspicious]),
         )
+        return len(suspicious)

@@ -51,8 +51,8 @@ def shown_columns(signals: Signals) -> tuple[str, ...]:
     )
 
 
-def define(connection: Connection, app: str, resolved: ResolvedSignals) -> None:
-    """Create the tables, or check that those that are there have the same meaning."""
+def define(connection: Connection, app: str, resolved: ResolvedSignals) -> bool:
+    """Create the tables, or check that those that are there have the same meaning; whether they are new."""
     for statement in STATEMENTS:
         connection.execute(statement)
     signals = resolved.signals
@@ -73,6 +73,10 @@ def define(connection: Connection, app: str, resolved: ResolvedSignals) -> None:
         connection.execute(
             "INSERT INTO headrace.signals VALUES (%s, %s, %s)", (app, signals.name, Jsonb(now))
         )
+        connection.execute(
+            "DELETE FROM headrace.signal_totals WHERE app = %s AND signals = %s", (app, signals.name)
+        )
+    return found is None
 
 
 def _definition(resolved: ResolvedSignals) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from headrace.fates import latest
 from headrace.gate.ledger import Batch
 from headrace.store.changes import announce
 from headrace.store.connection import Connection, Store
-from headrace.store.outbox import settle
 from headrace.store.times import to_micros, to_time
 from headrace.views.watermark import Pulse, arrival_watermark_of, watermark_of
 from headrace.windows import MICROSECOND
@@ -93,7 +92,6 @@ class SourceAccounts:
             # What an attempt before a restart published may no longer be declared.
             if name in self.folds:
                 self.folds[name].merge(connection, batch, enriched, before)
-        settle(connection, batch)
         pulses = {
             **self._pulses,
             **{e.partition: self._pulse(e.partition, e.clock, e.log_time) for e in batch.entries},

@@ -86,6 +86,28 @@ def test_status(shell: Shell) -> None:
     assert "watched_sales" in plain and "running" in plain
 
 
+def test_status_has_a_line_for_each_flow(shell: Shell) -> None:
+    books = shell.books
+    books.execute(
+        "INSERT INTO headrace.flow_sides (query, flow, side, first_batch, taken, matched, unmatched, late,"
+        " accepted) VALUES (%s, 'paid', 'left', 0, 12, 6, 3, 1, 20)",
+        (books.query,),
+    )
+    for outcome, count in {"accepted": 20, "counted": 18, "filtered": 1, "late": 1, "open": 7}.items():
+        books.execute(
+            "INSERT INTO headrace.flow_totals VALUES ('watched', %s, 'sessions.visits', %s, %s, 0)",
+            (books.query, outcome, count),
+        )
+    lines = [line.split() for line in shell.run("status").stdout.splitlines()]
+    source = books.query.partition(".")[2]
+    said = ["6", "matched", "+", "3", "unmatched", "+", "2", "pending"]
+    assert ["paid,", "left", "join", source, "12", "1", "2", "-", *said] in lines
+    assert ["visits", "sessions", source, "19", "1", "7", "-", "18", "in", "sessions"] in lines
+    flows = {flow["flow"]: flow for flow in json.loads(shell.run("status", "--json").stdout)["flows"]}
+    assert (flows["visits"]["kind"], flows["visits"]["filtered"]) == ("sessions", 1)
+    assert (flows["paid"]["side"], flows["paid"]["waiting"]) == ("left", 2)
+
+
 def test_watching_in_a_pipe_gives_a_line_for_each_look(shell: Shell) -> None:
     watching = subprocess.Popen(
         [*HEADRACE, "status", "--watch", "--json"],

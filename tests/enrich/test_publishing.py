@@ -21,6 +21,8 @@ from headrace.contracts.model import Contract
 from headrace.local.connect import connections_of
 from headrace.local.services import Services
 from headrace.log.topics import ensure_alert_topics, ensure_outputs, ensure_topics
+from headrace.ops.audit import audit_source
+from headrace.ops.audit_report import AuditReport
 from headrace.ops.gate_query import GateQuery
 from headrace.ops.load import LoadedApp, load_app
 from headrace.ops.outbox_topics import OutboxTopics
@@ -117,6 +119,20 @@ def gate_of(
     )
 
 
+def audited(loaded: LoadedApp, contract: Contract, to: Connections, *topics: str) -> AuditReport:
+    """A recount of everything, as `headrace audit --recount` does it."""
+    enriched = {"clicks_enriched": topics or loaded.app.enrichments["clicks_enriched"].topics}
+    source = Source(contract.name)
+    return audit_source(loaded.name, contract, source, to, enriched=enriched, recount=True)
+
+
+def once_more(message: Message, options: dict[str, str]) -> None:
+    producer = Producer(options)
+    headers, place = list(message.headers() or []), (message.topic() or "", message.partition() or 0)
+    producer.produce(place[0], message.value(), message.key(), place[1], headers=headers)
+    assert producer.flush(20) == 0
+
+
 def records(topic: str, partitions: int, options: dict[str, str]) -> list[Message]:
     consumer = Consumer({**options, "group.id": "t", "isolation.level": "read_committed"})
     found, deadline = [], time.monotonic() + 20
@@ -193,6 +209,15 @@ def test_every_accepted_event_is_enriched_once(
     assert {name: n for name, n in totals.items() if n} == {"found": 4, unknown_as: 2, "no_key": 1}
     assert accounts == (7, 7)
     assert known == [("products", 3, "")]
+    report = audited(loaded, contract, to)
+    assert report.clean, report.findings
+    assert [(f.kind, f.accepted, f.outcomes) for f in report.flows] == [("enrichment", 7, totals)]
+    if dead:
+        [lost] = audited(loaded, contract, to, enrich.topic).findings
+        assert (lost.kind, lost.count) == ("lost", 2)
+    once_more(found["e1"], to.librdkafka)
+    [twice] = audited(loaded, contract, to).findings
+    assert (twice.kind, twice.topic, twice.count) == ("repeated", enrich.topic, 1)
 
 
 def test_a_batch_that_failed_after_publishing_is_neither_lost_nor_doubled(
@@ -275,8 +300,16 @@ def test_a_batch_that_failed_after_publishing_is_neither_lost_nor_doubled(
     assert {name: n for name, n in totals if n} == outcomes
     assert scored == [(e, 64, categories[e] if e != "e6" else None) for e in categories]  # cards are masked
     assert suspicious == (len(EVENTS),)
-    assert len(records("enriching_again.signals.v1", 1, to.librdkafka)) == len(EVENTS)
+    signals = records("enriching_again.signals.v1", 1, to.librdkafka)
+    assert len(signals) == len(EVENTS)
     assert accounts == (len(EVENTS), len(EVENTS))
+    report = audited(loaded, contract, to)
+    assert report.clean, report.findings
+    boxes = {box.topic: (box.handed, box.published, box.in_topic, box.waiting) for box in report.outboxes}
+    assert boxes["enriching_again.signals.v1"] == (7, 7, 7, 0)
+    once_more(signals[0], to.librdkafka)
+    [finding] = audited(loaded, contract, to).findings
+    assert finding.kind == "outbox" and finding.note.endswith("7 published, 8 in the topic")
 
 
 def test_a_changed_table_is_used_without_a_restart(

@@ -75,6 +75,8 @@ def test_batches_do_not_change_a_byte(spark: SparkSession, services: Services, t
         audit["sources"]["payments"]["order_paid:right"],
     )
     assert left["taken"] == 200 and right["taken"] == 150
+    flows = [flow for source in audit["sources"].values() for flow in source["flows"]]
+    assert [(f["side"], f["taken"], f["notes"]) for f in flows] == [("left", 200, ()), ("right", 150, ())]
     for side in (left, right):
         assert side["taken"] == side["matched"] + side["unmatched"] + side["pending"] + side["late"]
     assert left["matched"] == right["matched"] > 100 and left["unmatched"] > 40 and left["pending"] > 0

@@ -288,6 +288,35 @@ def test_the_command_ends_with_0_or_1(
     assert document["clean"] is False and document["sources"][0]["totals"]["unaccounted"] > 0
 
 
+def test_the_command_names_a_flow_that_lost_an_event(
+    gated: Gated, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(services.folder)
+    command, query = ["audit", STREAM, "--app", str(gated.folder)], f"{APP}.{STREAM}"
+    accepted = gated.clean.fates.accepted
+    with psycopg.connect(gated.connections.store_url, autocommit=True) as store:
+        for outcome, count in {
+            "accepted": accepted,
+            "counted": 7,
+            "late": 1,
+            "filtered": accepted - 9,
+        }.items():
+            store.execute(
+                "INSERT INTO headrace.flow_totals VALUES (%s, %s, 'sessions.visits', %s, %s, NULL)",
+                (APP, query, outcome, count),
+            )
+        try:
+            leak = CliRunner().invoke(cli, command)
+            document = json.loads(CliRunner().invoke(cli, [*command, "--json"]).output)
+        finally:
+            store.execute("DELETE FROM headrace.flow_totals WHERE query = %s", (query,))
+    assert leak.exit_code == 1
+    assert "leak: flow: audit_clicks.raw.v1: 8: sessions visits: 7 events in sessions written" in leak.output
+    assert "9 taken, 8 accounted for" in leak.output and "7 in sessions + 1 late" in leak.output
+    [flow] = document["sources"][0]["flows"]
+    assert (flow["kind"], flow["in_sessions"], flow["unaccounted"]) == ("sessions", 7, 8)
+
+
 def test_the_command_says_what_is_missing(
     gated: Gated, services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,6 +151,8 @@ def test_a_simulation_finds_what_the_oracle_finds(spark: SparkSession, tmp_path:
         with scratch_store() as url:
             audit = simulate(spark, [given], output, salt="", store_url=url, app=loaded.name, batch_size=size)
         written.append((output / "alerts.csv").read_bytes())
+        flows = audit["sources"]["sales"]["flows"]
+        assert [(f["flow"], f["unaccounted"]) for f in flows] == [("busy", 0), ("left", 0), ("tested", 0)]
         for name in ("tested", "busy", "left"):
             counts = audit["sources"]["sales"][f"pattern.{name}"]
             kept = sum(counts[part] for part in ("remembered", "forgotten", "late", "again"))

@@ -26,15 +26,23 @@ from headrace.store.connection import Connection, Store
 from headrace.store.ledger import Ledger
 from headrace.store.metric_fold import MetricFold
 from headrace.store.reports import Report, save_report
+from headrace.store.session_fold import SessionFold
 from headrace.store.source_accounts import SourceAccounts
 from headrace.store.times import to_micros
 from headrace.views.batch import METRICS
 from headrace.views.panes import Panes
 from headrace.views.resolve import ResolvedMetric
+from headrace.views.session_pieces import SESSIONS, Pieces, ResolvedSessions
 
 TURANMART = Path(__file__).parent.parent.parent / "apps" / "turanmart"
 # What Spark would say about the expressions that are no plain counts.
 TYPES = {"revenue": "decimal(24,2)", "pieces": "bigint", "visitors": "string", "latency_ms": "bigint"}
+VISIT_TYPES = {
+    "region": "string",
+    "entry_page": "string",
+    "exit_page": "string",
+    "revenue": "decimal(24,2)",
+}
 LABELS = {
     "region": ("tashkent", "almaty", "bishkek", "samarkand", "astana"),
     "device_type": ("desktop", "mobile", "tablet"),
@@ -186,6 +194,33 @@ class Seed:
                     rare = name in ("purchases", "failed")
                     items.append(str(self._random.randint(0, max(1, events // 12)) if rare else events))
         return items
+
+
+def visit(customer: int, at: datetime, events: int, region: str = "almaty") -> str:
+    """A piece of a visit of one second, as Spark would hand it over."""
+    micros, gap = to_micros(at), 1_800_000_000
+    assert micros is not None
+    place = f"{{{micros},0,{customer}}}"
+    values = (region, place, 2, "/", place, "/cart", place, customer % 2, "12.50")
+    parts = [f"c-{customer}", micros - micros % gap, micros, micros + 1_000_000, events, *values]
+    return "\t".join(map(str, parts))
+
+
+def seed_visits(store_url: str, loaded: LoadedApp, lines: list[str], events: int, now: datetime) -> None:
+    """The visits of TuranMart, merged by the store's own code in one batch."""
+    visits = loaded.app.all_sessions["visits"]
+    measured = ResolvedMetric(visits.measured, VISIT_TYPES, ())
+    resolved = ResolvedSessions(visits, measured, {"converted": ("purchases > 0", "boolean")})
+    store, query = Store(store_url), query_name(loaded.name, visits.of)
+    store.prepare()
+    fold = SessionFold(loaded.name, query, [resolved])
+    accounts = SourceAccounts(store, query, loaded.contract(visits.of), {SESSIONS: fold})
+    accounts.prepare()
+    part = Pieces(resolved, lines, [], events, 0, events)
+    micros = to_micros(now)
+    entry = Entry(0, 0, events, events, events, 0, 0, 0, {}, micros, micros)
+    batch = Batch(query, 0, now, Outcome((entry,), 0, 0))
+    store.transact(lambda connection: accounts.record(connection, batch, {SESSIONS: [part]}))
 
 
 def connections_to(store_url: str, bootstrap: str = "127.0.0.1:1") -> Connections:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import psycopg
@@ -26,7 +26,7 @@ from headrace.ops.load import LoadedApp, load_app
 from headrace.store.changes import announce
 from tests.serve.browser import CHROMIUM, DESK, PHONE, Tab, chromium, opened
 from tests.serve.running import running_server, wait_until
-from tests.serve.seed import TURANMART, Seed
+from tests.serve.seed import TURANMART, Seed, seed_visits, visit
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -41,6 +41,8 @@ def renamed(loaded: LoadedApp, prefix: str) -> LoadedApp:
     app = App(loaded.name)
     app.panels = loaded.app.panels
     app.metrics = {n: replace(m, of=prefix + m.of) for n, m in loaded.app.metrics.items()}
+    app.all_sessions = {n: replace(s, of=prefix + s.of) for n, s in loaded.app.all_sessions.items()}
+    app.enrichments = {n: replace(e, of=prefix + e.of) for n, e in loaded.app.enrichments.items()}
     contracts = {prefix + n: replace(c, name=prefix + n) for n, c in loaded.contracts.items()}
     return LoadedApp(app, contracts)
 
@@ -154,7 +156,8 @@ def test_the_page_tells_in_one_look_how_things_are(tab: Tab, shop: Shop, screens
     assert re.search(r"Conversion is final to \d\d:\d\d", tab.text('[data-verdict="numbers"]'))
     assert tab.page.get_attribute('[data-verdict="business"] .runbook', "href") == "runbooks/incident-alerts"
     titles = tab.texts("#business-panels h3")
-    assert titles == [*(panel.panel.title for panel in shop.seed.loaded.panels()), "Alerts"]
+    panels = [panel.panel.title for panel in shop.seed.loaded.panels()]
+    assert titles == [*panels, "Sessions: visits", "Alerts"]
     tab.keep(screenshots, "light")
 
 
@@ -257,9 +260,64 @@ def test_a_leak_and_an_absent_engine_are_the_first_thing_one_reads(tab: Tab, sho
     tab.wait("() => !document.querySelector('[data-verdict=pipeline]').innerText.includes('Down')")
 
 
+def panel_of(tab: Tab, title: str) -> Any:
+    return tab.page.locator("article", has=tab.page.get_by_role("heading", name=title, exact=True))
+
+
+def test_sessions_and_enrichment_are_shown(tab: Tab, shop: Shop, browser: Browser, screenshots: Path) -> None:
+    visits, enriched, flows = (panel_of(tab, title) for title in ("Sessions: visits", "Enrichment", "Flows"))
+
+    def says(text: str) -> None:
+        tab.wait("(text) => document.querySelector('#main').innerText.includes(text)", text)
+
+    says("No session yet")
+    says("Nothing is enriched yet")
+    assert not flows.is_visible(), "without a flow there is no panel of them"
+    now, loaded = datetime.now(UTC), shop.seed.loaded
+    regions = ("tashkent", "almaty", "bishkek", "samarkand", "astana")
+    lines = [visit(n, now - timedelta(minutes=n), events=n + 1, region=regions[n % 5]) for n in range(50)]
+    seed_visits(shop.connections.store_url, loaded, lines, sum(range(51)), now)
+    with psycopg.connect(shop.connections.store_url) as connection:
+        for outcome, count in {"found": 1950, "unknown": 50, "no_key": 700}.items():
+            connection.execute(
+                "INSERT INTO headrace.enrich_totals VALUES ('turanmart', 'clickstream_enriched', %s, %s)",
+                (outcome, count),
+            )
+        connection.execute(
+            "INSERT INTO headrace.dimensions VALUES ('turanmart', 'products', 'p.csv', 480, now(), now(), '')"
+        )
+    summary = f"{shop.address}/api/v1/sessions/visits/summary"
+    wait_until(lambda: httpx.get(summary, timeout=20).json()["open"] == 31, 10)
+    tab.page.reload()
+    says("open now")
+    says("97.5 %")
+    says("in sessions 1,275")
+    numbers = visits.locator(".of-several").all_inner_texts()
+    assert [tuple(text.split("\n\n")) for text in numbers][:4] == [
+        ("31", "open now"),
+        ("50", "in the last hour"),
+        ("1 s", "median duration"),
+        ("50.0 %", "converted"),
+    ]
+    assert sorted(visits.locator("tbody th").all_inner_texts()) == sorted(regions)
+    cells = enriched.locator("tbody tr").first.locator("th, td").all_inner_texts()
+    assert cells[:7] == ["clickstream_enriched", "97.5 %", "1,950", "50", "700", "products", "480"]
+    assert "visits" in flows.inner_text()
+    with psycopg.connect(shop.connections.store_url) as connection:
+        connection.execute("UPDATE headrace.dimensions SET problem = 'p.csv:3: two keys'")
+    tab.page.reload()
+    says("p.csv:3: two keys")
+    assert enriched.locator(".runbook").get_attribute("href") == "runbooks/unknown-keys"
+    assert tab.errors == []
+    for scheme in ("light", "dark"):
+        with opened(browser, shop.address, viewport=DESK, scheme=scheme) as other:
+            other.wait_until_drawn()
+            other.page.get_by_text("open now").wait_for()
+            other.keep(screenshots, f"flows-{scheme}")
+
+
 def test_what_flows_made_of_their_events_is_shown(tab: Tab, shop: Shop) -> None:
-    flows = tab.page.locator("article", has=tab.page.get_by_role("heading", name="Flows", exact=True))
-    assert not flows.is_visible(), "an app without flows has no panel of them"
+    flows = panel_of(tab, "Flows")
     with psycopg.connect(shop.connections.store_url) as connection:
         connection.execute(
             "INSERT INTO headrace.flow_sides (query, flow, side, first_batch, taken, matched, unmatched,"
@@ -268,8 +326,9 @@ def test_what_flows_made_of_their_events_is_shown(tab: Tab, shop: Shop) -> None:
         connection.execute("INSERT INTO headrace.signal_totals VALUES ('turanmart', 'fraud', 'block', 3)")
         announce(connection, "turanmart.dashboard_payments")
     tab.wait("() => document.querySelector('#pipeline-panels').innerText.includes('order_paid, right')")
-    cells = flows.locator("tbody tr").first.locator("th, td").all_inner_texts()
-    assert cells == ["order_paid, right", "dashboard_payments", "1,234", "1,200", "20", "10", "4", "–"]
+    cells = flows.locator("tbody tr", has_text="order_paid").locator("th, td").all_inner_texts()
+    outcomes = "matched 1,200 · unmatched 20 · pending 10"
+    assert cells == ["order_paid, right", "join", "dashboard_payments", "1,234", outcomes, "4", "10", "–"]
     assert "fraud: block 3" in flows.inner_text()
 
 

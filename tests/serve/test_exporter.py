@@ -57,6 +57,27 @@ def books(services: Services, tmp_path_factory: pytest.TempPathFactory) -> Itera
         "INSERT INTO headrace.dimensions VALUES ('exported', 'products', 'p.csv', 5, now(), now(), 'p.csv:3')"
     )
 
+    books.execute(
+        "INSERT INTO headrace.flow_sides (query, flow, side, first_batch, taken, matched, unmatched, late,"
+        " pending_in, accepted) VALUES (%s, 'paid', 'left', 0, 50, 30, 5, 1, '{headrace,outbox}', 80)",
+        (books.query,),
+    )
+    books.execute(
+        "INSERT INTO headrace.patterns (app, pattern, query, meaning, taken, late, again, forgotten, matches,"
+        " alerts, accepted) VALUES ('exported', 'many', %s, '{}', 20, 1, 2, 3, 5, 4, 80)",
+        (books.query,),
+    )
+    for flow, counts in {
+        "sessions.visits": {"accepted": 80, "counted": 70, "filtered": 8, "late": 2, "open": 9, "closed": 6},
+        "signals.fraud": {"accepted": 80, "taken": 5, "late": 2, "again": 1, "remembered": 3},
+        "enrich.sales_enriched": {"accepted": 80, "taken": 9},
+    }.items():
+        for outcome, count in counts.items():
+            books.execute(
+                "INSERT INTO headrace.flow_totals VALUES ('exported', %s, %s, %s, %s, 0)",
+                (books.query, flow, outcome, count),
+            )
+
     def told(report: Report) -> None:
         report.progress, report.restarts, report.starts = PROGRESS, 2, 1
         report.fail("it broke", datetime.now(UTC))
@@ -111,7 +132,9 @@ def test_the_numbers(books: Books) -> None:
     assert found["headrace_signals_total{app=exported,decision=block,signals=fraud}"] == 4
     assert found["headrace_enriched_total{app=exported,enrich=sales_enriched,outcome=found}"] == 9
     assert found["headrace_enrich_waiting{app=exported,enrich=sales_enriched}"] == 2
+    assert found["headrace_enrich_hit_ratio{app=exported,enrich=sales_enriched}"] == 1
     assert found["headrace_table_rows{app=exported,table=products}"] == 5
+    assert 0 <= found["headrace_table_stale_seconds{app=exported,table=products}"] < 60
     assert found["headrace_table_up{app=exported,table=products}"] == 0
     assert found["headrace_metric_late_events_total{app=exported,metric=sold,source=exported_sales}"] == 3
     assert (
@@ -120,6 +143,36 @@ def test_the_numbers(books: Books) -> None:
     assert found["headrace_incidents_open{alert=few_sales,app=exported,severity=critical}"] == 1
     assert found["headrace_outbox_waiting{app=exported,outbox=flows}"] == 0
     assert found["headrace_sink_seconds{app=exported,sink=store,source=exported_sales}"] == 0.05
+
+
+def test_every_flow_says_what_it_did(books: Books) -> None:
+    found = values(scrape(books))
+
+    def of(metric: str, flow: str, kind: str, side: str = "", outcome: str = "") -> float:
+        last = f"outcome={outcome}," if outcome else ""
+        return found[
+            f"{metric}{{app=exported,flow={flow},kind={kind},{last}side={side},source=exported_sales}}"
+        ]
+
+    events, late, kept = (
+        f"headrace_flow_{name}" for name in ("events_total", "late_events_total", "state_rows")
+    )
+    assert of(events, "paid", "join", "left", "matched") == 30
+    assert of(events, "paid", "join", "left", "filtered") == 30
+    assert (of(late, "paid", "join", "left"), of(kept, "paid", "join", "left")) == (1, 14)
+    assert of("headrace_flow_state_bytes", "paid", "join", "left") > 0
+    assert not any("outcome=pending" in name or "outcome=remembered" in name for name in found)
+    assert of(events, "many", "pattern", outcome="forgotten") == 3
+    assert (of(late, "many", "pattern"), of(kept, "many", "pattern")) == (1, 14)
+    assert found["headrace_pattern_alerts_total{app=exported,pattern=many}"] == 4
+    assert found["headrace_pattern_matches_total{app=exported,pattern=many}"] == 5
+    assert of(events, "visits", "sessions", outcome="in_sessions") == 70
+    assert of(events, "visits", "sessions", outcome="filtered") == 8
+    assert (of(late, "visits", "sessions"), of(kept, "visits", "sessions")) == (2, 9)
+    assert found["headrace_sessions_final_total{app=exported,sessions=visits}"] == 6
+    assert of(events, "fraud", "signals", outcome="block") == 4
+    assert (of(late, "fraud", "signals"), of(kept, "fraud", "signals")) == (2, 3)
+    assert of(events, "sales_enriched", "enrichment", outcome="found") == 9
 
 
 def test_every_name_of_the_reference_is_exposed_and_no_other(books: Books) -> None:

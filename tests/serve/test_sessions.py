@@ -10,53 +10,23 @@ from typing import Any
 import httpx
 import pytest
 
-from headrace.gate.ledger import Batch, Entry, Outcome
 from headrace.metrics import Metric
 from headrace.ops.load import load_app
 from headrace.serve.access import Access, Caller
-from headrace.store.connection import Store
-from headrace.store.session_fold import SessionFold
-from headrace.store.source_accounts import SourceAccounts
-from headrace.store.times import to_micros
-from headrace.views.resolve import ResolvedMetric
-from headrace.views.session_pieces import SESSIONS, Pieces, ResolvedSessions
 from tests.serve.desk import APP, desk_app
 from tests.serve.running import running_server
-from tests.serve.seed import TURANMART, connections_to
+from tests.serve.seed import TURANMART, connections_to, seed_visits, visit
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 VISITS = "/api/v1/sessions/visits"
-TYPES = {"region": "string", "entry_page": "string", "exit_page": "string", "revenue": "decimal(24,2)"}
-
-
-def piece(customer: int, at: datetime, events: int) -> str:
-    micros, gap = to_micros(at), 1_800_000_000
-    assert micros is not None
-    place = f"{{{micros},0,{customer}}}"
-    values = ("almaty", place, 2, "/", place, "/cart", place, customer % 2, "12.50")
-    parts = [f"c-{customer}", micros - micros % gap, micros, micros + 1_000_000, events, *values]
-    return "\t".join(map(str, parts))
 
 
 @pytest.fixture(scope="module")
 def client(new_database: Callable[[], str]) -> Iterator[httpx.Client]:
     """60 customers, a minute between them: the first are final, the last open."""
     url, loaded = new_database(), load_app(TURANMART)
-    visits = loaded.app.all_sessions["visits"]
-    resolved = ResolvedSessions(
-        visits, ResolvedMetric(visits.measured, TYPES, ()), {"converted": ("purchases > 0", "boolean")}
-    )
-    store = Store(url)
-    store.prepare()
-    query = "turanmart.clickstream"
-    fold = SessionFold("turanmart", query, [resolved])
-    accounts = SourceAccounts(store, query, loaded.contract("clickstream"), {SESSIONS: fold})
-    accounts.prepare()
-    lines = [piece(n, NOW - timedelta(minutes=n // 2 * 2), events=n + 1) for n in range(60)]
-    part = Pieces(resolved, lines, [], 60, 0, 60)
-    entry = Entry(0, 0, 60, 60, 60, 0, 0, 0, {}, to_micros(NOW), to_micros(NOW))
-    batch = Batch(query, 0, NOW, Outcome((entry,), 0, 0))
-    store.transact(lambda connection: accounts.record(connection, batch, {SESSIONS: [part]}))
+    lines = [visit(n, NOW - timedelta(minutes=n // 2 * 2), events=n + 1) for n in range(60)]
+    seed_visits(url, loaded, lines, sum(range(61)), NOW)
     with running_server(loaded, connections_to(url)) as address, httpx.Client(base_url=address) as found:
         yield found
 
@@ -117,10 +87,22 @@ def test_states_are_chosen(client: httpx.Client) -> None:
     assert get(client, f"{VISITS}/late-events")["items"] == []
 
 
+def test_the_last_hour_in_a_few_numbers(client: httpx.Client) -> None:
+    found = get(client, f"{VISITS}/summary")
+    assert (found["open"], found["sessions"], found["open_sessions"]) == (32, 60, 32)
+    assert (found["final_total"], found["late_total"]) == (18, 0)
+    assert (found["since"], found["median_seconds"]) == ("2026-03-01T11:00:00Z", 1.0)
+    assert found["shares"] == {"converted": 0.5}
+    assert found["sums"] == {"pages": 120, "purchases": 30, "revenue": "750.00"}
+    [group] = found["groups"]
+    assert (found["by"], group["group"], group["sessions"]) == ("region", "almaty", 60)
+
+
 @pytest.mark.parametrize(
     ("path", "status", "says"),
     [
         ("/api/v1/sessions/visit", 404, "did you mean 'visits'?"),
+        ("/api/v1/sessions/visit/summary", 404, "did you mean 'visits'?"),
         (f"{VISITS}?state=done", 422, "there is no such state"),
         (f"{VISITS}?customer_id=c-1", 422, "no parameter 'customer_id' here"),
         (f"{VISITS}?limit=0", 422, ""),

@@ -62,6 +62,8 @@ def test_a_simulation_writes_the_same_sessions_whatever_its_batches(
         visits = source["sessions"]["visits"]
         assert visits["accepted"] == source["accepted"] == 300 - source["late"]
         assert visits["accepted"] == visits["counted"] + visits["filtered"] + visits["late"]
+        [flow] = source["flows"]
+        assert (flow["kind"], flow["unaccounted"], flow["in_sessions"]) == ("sessions", 0, visits["counted"])
         rows = list(csv.DictReader((output / "visits.csv").open(newline="")))
         assert visits["rows"] == len(rows)
         assert sum(int(row["events"]) for row in rows) == visits["counted"]

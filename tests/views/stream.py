@@ -54,7 +54,7 @@ class Stream:
             return
         held = self._frame(events)
         extent = measure_extent(held)
-        judged = with_fates(held, extent, self._clocks, LATENESS, self.views.closest)
+        judged, _ = with_fates(held, extent, self._clocks, LATENESS, self.views.closest)
         parts = self.views.reduce(judged, self.accounts.watermarks(), extent, self._clocks, len(events))
         entries = []
         for partition in sorted({event.partition for event in events}):

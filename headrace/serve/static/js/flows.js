@@ -1,4 +1,4 @@
-// What joins, patterns and signals made of the events that they took, and what still waits for a partner.
+// What joins, sessions, patterns, signals and enrichment made of the events that they took, and what they keep.
 
 import { el, patch } from "./dom.js";
 import { bytes, count } from "./format.js";
@@ -6,12 +6,12 @@ import { Panel, scrolling, table } from "./panel.js";
 
 const HEADS = [
   "Flow",
+  { text: "Kind", minor: true },
   "Source",
   { text: "Taken", number: true },
-  { text: "Matched", number: true },
-  { text: "Unmatched", number: true },
-  { text: "Waiting", number: true },
+  "Outcomes",
   { text: "Late", number: true },
+  { text: "Kept", number: true },
   { text: "Memory", number: true, minor: true },
 ];
 
@@ -19,20 +19,25 @@ export class Flows {
   constructor() {
     this.panel = new Panel({
       title: "Flows",
-      detail: "joins, patterns, signals",
+      detail: "joins, sessions, patterns, signals, enrichment",
       span: 12,
-      note: "Taken = matched + unmatched + waiting + late.",
+      note: "Each event that a flow takes has one outcome. Kept: what waits, or is remembered, for later events.",
     });
   }
 
   draw(flows, signals) {
-    const scored = Object.entries(signals);
+    const named = new Set(flows.map((one) => one.flow));
+    const scored = Object.entries(signals).filter(([name]) => !named.has(name));
     this.panel.root.hidden = !flows.length && !scored.length;
     this.panel.ready();
     const rows = flows.map((one) => [
       one.side ? `${one.flow}, ${one.side}` : one.flow,
+      one.kind,
       one.source,
-      ...[one.taken, one.matched, one.unmatched, one.pending, one.late].map((n) => count(n)),
+      count(one.taken),
+      inWords(withoutLate(one)),
+      count(one.late),
+      one.kind === "enrichment" ? "–" : count(one.waiting),
       one.bytes === null ? "–" : bytes(one.bytes),
     ]);
     patch(
@@ -43,7 +48,13 @@ export class Flows {
   }
 }
 
-function inWords(decisions) {
-  const parts = Object.entries(decisions).map(([decision, n]) => `${decision} ${count(n)}`);
-  return parts.join(" · ") || "nothing scored yet";
+/** With the alerts of a pattern, which are what it is there for. */
+function withoutLate(flow) {
+  const { late: _late, ...outcomes } = flow.outcomes;
+  return flow.kind === "pattern" ? { alerts: flow.alerts, ...outcomes } : outcomes;
+}
+
+function inWords(outcomes) {
+  const parts = Object.entries(outcomes).map(([outcome, n]) => `${outcome.replaceAll("_", " ")} ${count(n)}`);
+  return parts.join(" · ") || "nothing yet";
 }

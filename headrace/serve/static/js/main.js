@@ -7,10 +7,12 @@ import { hatching } from "./columns.js";
 import { setChildren, setText } from "./dom.js";
 import { clockTime } from "./format.js";
 import { everySecond, poll, redraw, serverNow, setServerTime } from "./frame.js";
+import { Enrichment } from "./enrichment.js";
 import { Freshness } from "./freshness.js";
 import { Live } from "./live.js";
 import { Pipeline } from "./pipeline.js";
 import { Panel } from "./panel.js";
+import { Sessions } from "./sessions.js";
 import { askForToken } from "./sign-in.js";
 import { Standing } from "./standing.js";
 import { themeButton } from "./theme-button.js";
@@ -28,6 +30,8 @@ class Page {
     this.standing = new Standing(this);
     this.alerts = new Alerts();
     this.pipeline = new Pipeline(this);
+    this.enrichment = new Enrichment();
+    this.sessions = new Sessions((roots) => this.alerts.root.before(...roots));
     this.letters = new DeadLetters();
     this.late = new LateEvents();
     this.freshness = new Freshness(this);
@@ -40,7 +44,7 @@ class Page {
     setChildren(byId("legend"), legend());
     this.waiting = [12, 4, 4, 4].map((span) => new Panel({ title: "Loading", span, tall: span === 12 }).root);
     setChildren(byId("business-panels"), this.waiting, this.alerts.root);
-    setChildren(byId("pipeline-panels"), this.pipeline.roots);
+    setChildren(byId("pipeline-panels"), this.pipeline.roots, this.enrichment.root);
     setChildren(byId("trouble-panels"), this.letters.root, this.late.root, this.freshness.root);
     this.verdict.draw();
   }
@@ -53,6 +57,8 @@ class Page {
     poll(20, () => this.alerts.load());
     poll(15, () => this.letters.load());
     poll(15, () => this.late.load());
+    poll(15, () => this.sessions.load());
+    poll(15, () => this.enrichment.load());
     poll(15, () => this.refreshRankings());
     this.loadPipeline();
     this.tick();
@@ -229,7 +235,8 @@ class Page {
   tick() {
     setText(byId("clock"), clockTime(serverNow()));
     for (const panel of this.panels) panel.tick();
-    for (const part of [this.alerts, this.pipeline, this.letters, this.late, this.freshness]) part.tick();
+    const parts = [this.alerts, this.pipeline, this.letters, this.late, this.freshness];
+    for (const part of [...parts, this.sessions, this.enrichment]) part.tick();
     redraw(this.freshness);
     redraw(this.verdict);
   }

@@ -1,0 +1,44 @@
+// A panel that asks again and again; what it shows stays when an answer fails.
+
+import { age } from "./format.js";
+import { redraw, serverNow } from "./frame.js";
+import { Panel } from "./panel.js";
+
+export class Polled {
+  constructor(options) {
+    this.panel = new Panel(options);
+    this.root = this.panel.root;
+    this.at = null;
+  }
+
+  async load() {
+    try {
+      await this.fetch();
+      this.problem = null;
+      this.at = serverNow();
+    } catch (problem) {
+      this.problem = problem;
+    }
+    redraw(this);
+  }
+
+  draw() {
+    if (this.at === null) {
+      if (this.problem) this.panel.failed(this.problem, () => this.load());
+      return;
+    }
+    this.drawBody();
+    this.tick();
+  }
+
+  tick() {
+    if (this.at === null) return;
+    const { level, runbook } = this.judge();
+    const trouble = this.problem ? `; not refreshed: ${this.problem.message}` : "";
+    this.panel.freshness(
+      `as of ${age(serverNow() - this.at)}${trouble}`,
+      this.problem ? "warn" : level,
+      runbook,
+    );
+  }
+}
