@@ -155,9 +155,10 @@ def test_the_page_tells_in_one_look_how_things_are(tab: Tab, shop: Shop, screens
     assert "low_conversion in bishkek" in tab.text('[data-verdict="business"]')
     assert re.search(r"Conversion is final to \d\d:\d\d", tab.text('[data-verdict="numbers"]'))
     assert tab.page.get_attribute('[data-verdict="business"] .runbook', "href") == "runbooks/incident-alerts"
+    tab.page.get_by_role("heading", name="Sessions: visits").wait_for()
     titles = tab.texts("#business-panels h3")
     panels = [panel.panel.title for panel in shop.seed.loaded.panels()]
-    assert titles == [*panels, "Sessions: visits", "Alerts"]
+    assert titles == [*panels, "Alerts", "Sessions: visits"]
     tab.keep(screenshots, "light")
 
 

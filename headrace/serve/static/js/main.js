@@ -31,7 +31,7 @@ class Page {
     this.alerts = new Alerts();
     this.pipeline = new Pipeline(this);
     this.enrichment = new Enrichment();
-    this.sessions = new Sessions((roots) => this.alerts.root.before(...roots));
+    this.sessions = new Sessions((roots) => this.alerts.root.after(...roots));
     this.letters = new DeadLetters();
     this.late = new LateEvents();
     this.freshness = new Freshness(this);

@@ -88,12 +88,12 @@ class SessionPanel extends Polled {
     const shares = Object.keys(now.shares);
     const sums = Object.keys(now.sums);
     const heads = [
-      shortName(now.by),
+      headed(now.by),
       { text: "Open", number: true },
       { text: "Sessions", number: true },
       { text: "Median", number: true },
-      ...shares.map((name) => ({ text: shortName(name), number: true })),
-      ...sums.map((name) => ({ text: shortName(name), number: true, minor: true })),
+      ...shares.map((name) => ({ text: headed(name), number: true })),
+      ...sums.map((name) => ({ text: headed(name), number: true, minor: true })),
     ];
     const rows = now.groups.map((one) => [
       one.group ?? "none",
@@ -106,4 +106,10 @@ class SessionPanel extends Polled {
     const caption = `Sessions by ${shortName(now.by)}`;
     return scrolling(caption, table(heads, rows, { caption, kind: "cards" }));
   }
+}
+
+/** The name of a column as the head of one. */
+function headed(name) {
+  const text = shortName(name);
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
