@@ -22,6 +22,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from headrace.connections import Connections
 from headrace.crash import VARIABLE, arm
+from headrace.errors import ServiceError
 from headrace.local.connect import connections_of
 from headrace.local.services import Services
 from headrace.log.produce import produce
@@ -124,7 +125,11 @@ class Shop:
 
         def is_settled() -> bool:
             assert engine.poll() is None, self.log.read_text()[-3000:]
-            return all(source.lag == 0 for source in self.snapshots.take()) and not self.undelivered()
+            try:
+                behind = any(source.lag for source in self.snapshots.take())
+            except ServiceError:  # a broker that has just come back leads no partition yet
+                return False
+            return not behind and not self.undelivered()
 
         wait_for(is_settled, "the engine did not come to rest")
 
