@@ -25,6 +25,12 @@ def read_stream(spark: SparkSession, topic: str, options: dict[str, str], max_ba
     return _raw(loaded)
 
 
+def read_live(spark: SparkSession, topic: str, options: dict[str, str]) -> DataFrame:
+    """For tasks that stay: a fetch waits at the broker for the next record, and returns with it."""
+    live = {name: value for name, value in _options(topic, options).items() if name not in FETCH}
+    return _raw(spark.readStream.format("kafka").options(**live).option("startingOffsets", "earliest").load())
+
+
 def read_range(
     spark: SparkSession, topic: str, options: dict[str, str], start: Offsets, end: Offsets
 ) -> DataFrame:

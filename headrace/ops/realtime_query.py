@@ -1,0 +1,138 @@
+"""The real-time lane of one source: Spark's real-time mode, from the raw topic to those of the signals."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from headrace.connections import Connections, query_name
+from headrace.contracts.model import Contract
+from headrace.errors import UsageError
+from headrace.flows.realtime import DELAY, signal_records, sound_events, with_tables
+from headrace.flows.realtime_check import check_lane_plan
+from headrace.flows.signals import check_table_columns, resolve_signals
+from headrace.log.read import read_live
+from headrace.signals import Signals
+from headrace.store.connection import Store
+from headrace.store.dimensions import Dimensions
+
+logger = logging.getLogger(__name__)
+
+SHORTEST_BATCH = 5.0  # seconds; Spark's own limit
+POOL = "realtime"
+OBSERVED = "lane"
+RANKS = (0.5, 0.99)
+LANE = {
+    # A formula that fails on one event must not stop all others: it is null, as in the normal lane.
+    "spark.sql.ansi.enabled": "false",
+    # It would read every event twice to find out whether there is something to say about it.
+    "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.InferFiltersFromGenerate",
+}
+PRODUCER = {"kafka.linger.ms": "0"}
+
+
+class RealtimeQuery:
+    """Starts the lane, again after a failure; at least once, with ids that are the same every time."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        app: str,
+        contract: Contract,
+        signals: Sequence[Signals],
+        connections: Connections,
+        *,
+        checkpoints: str,
+        salt: str,
+        batch_seconds: float = 60.0,
+    ) -> None:
+        if batch_seconds < SHORTEST_BATCH:
+            raise UsageError(
+                f"realtime_seconds must be at least {SHORTEST_BATCH:.0f}, not {batch_seconds:g}",
+                hint="it is no delay: events go out as they come, and an offset is noted as often as this",
+            )
+        self.name = lane_query_name(app, contract.name)
+        self.contract, self.signals = contract, signals
+        self._spark, self._connections, self._salt = spark, connections, salt
+        self._checkpoint = f"{checkpoints}/{self.name}"
+        self._batch = f"{int(batch_seconds * 1000)} milliseconds"
+        self._dimensions = Dimensions()
+        self._tables: dict[str, int] = {}  # the generation that is in use
+        self.query: StreamingQuery | None = None
+
+    @property
+    def slots(self) -> int:
+        """Tasks that stay for the whole batch: one for each partition."""
+        return self.contract.partitions
+
+    @property
+    def metric_names(self) -> list[str]:
+        return []
+
+    @property
+    def is_between_batches(self) -> bool:
+        """It may be stopped at any time: what was sent since the last offset is sent again, with its id."""
+        return True
+
+    @property
+    def is_warm(self) -> bool:
+        return self.query is not None
+
+    def start(self) -> StreamingQuery:
+        """Raises AppError for a declaration that the mode cannot run."""
+        session = self._spark.newSession()
+        for name, value in LANE.items():
+            session.conf.set(name, value)
+        records = self._records(session)
+        options = {f"kafka.{name}": value for name, value in self._connections.java.items()}
+        writer = records.writeStream.queryName(self.name).format("kafka").options(**options, **PRODUCER)
+        writer = writer.option("checkpointLocation", self._checkpoint).outputMode("update")
+        context = self._spark.sparkContext
+        # A pool of its own: when a batch ends, its next tasks do not queue behind those of the gates.
+        context.setLocalProperty("spark.scheduler.pool", POOL)
+        try:
+            self.query = writer.trigger(realTime=self._batch).start()  # type: ignore[call-overload]
+        finally:
+            context.setLocalProperty("spark.scheduler.pool", None)  # type: ignore[arg-type]
+        return self.query
+
+    def stop(self, deadline_seconds: float = 30.0) -> None:
+        if self.query is not None:
+            self.query.stop()
+
+    def tick(self) -> None:
+        """A table that has changed needs a plan with the new one in it."""
+        tables = {table.name: table for signals in self.signals for table in signals.tables}
+        for table in tables.values():
+            self._dimensions.live(table).current()
+        now = {name: self._dimensions.live(table).generation for name, table in tables.items()}
+        if self.query is not None and self.query.isActive and now != self._tables:
+            logger.warning("a table of %s has changed: starting it again", self.name)
+            self.stop()
+            self.start()
+
+    def _records(self, session: SparkSession) -> DataFrame:
+        contract = self.contract
+        resolved = resolve_signals(session, self.signals, contract)
+        check_lane_plan(session, contract, resolved)
+        fields = tuple(dict.fromkeys(name for one in resolved for name in one.fields))
+        tables = {table.name: table for signals in self.signals for table in signals.tables}
+        store = Store(self._connections.store_url) if any(t.store for t in tables.values()) else None
+        self._dimensions = Dimensions(store)
+        versions = {table: self._dimensions.live(table).current() for table in tables.values()}
+        self._tables = {name: self._dimensions.live(table).generation for name, table in tables.items()}
+        for signals in self.signals:
+            check_table_columns(signals, {table.name: found.columns for table, found in versions.items()})
+        raw = read_live(session, contract.topics.raw, self._connections.java)
+        events = with_tables(sound_events(raw, contract, self._salt, fields), versions)
+        records = signal_records(events, resolved)
+        delays = F.percentile_approx(DELAY, list(RANKS), 1000).alias("delays")
+        return records.observe(OBSERVED, F.count("*").alias("signals"), delays).drop(DELAY)
+
+
+def lane_query_name(app: str, stream: str) -> str:
+    return f"{query_name(app, stream)}.realtime"
