@@ -11,6 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from headrace.connections import Connections, query_name
 from headrace.contracts.model import Contract
+from headrace.dimensions import Dimension
 from headrace.errors import UsageError
 from headrace.flows.realtime import DELAY, signal_records, sound_events, with_tables
 from headrace.flows.realtime_check import check_lane_plan
@@ -84,10 +85,7 @@ class RealtimeQuery:
 
     def start(self) -> StreamingQuery:
         """Raises AppError for a declaration that the mode cannot run."""
-        session = self._spark.newSession()
-        for name, value in LANE.items():
-            session.conf.set(name, value)
-        records = self._records(session)
+        records = self._records(lane_session(self._spark))
         options = {f"kafka.{name}": value for name, value in self._connections.java.items()}
         writer = records.writeStream.queryName(self.name).format("kafka").options(**options, **PRODUCER)
         writer = writer.option("checkpointLocation", self._checkpoint).outputMode("update")
@@ -106,32 +104,53 @@ class RealtimeQuery:
 
     def tick(self) -> None:
         """A table that has changed needs a plan with the new one in it."""
-        tables = {table.name: table for signals in self.signals for table in signals.tables}
-        for table in tables.values():
+        for table in _tables_of(self.signals):
             self._dimensions.live(table).current()
-        now = {name: self._dimensions.live(table).generation for name, table in tables.items()}
-        if self.query is not None and self.query.isActive and now != self._tables:
+        if self.query is not None and self.query.isActive and self._generations() != self._tables:
             logger.warning("a table of %s has changed: starting it again", self.name)
             self.stop()
             self.start()
 
     def _records(self, session: SparkSession) -> DataFrame:
-        contract = self.contract
-        resolved = resolve_signals(session, self.signals, contract)
-        check_lane_plan(session, contract, resolved)
-        fields = tuple(dict.fromkeys(name for one in resolved for name in one.fields))
-        tables = {table.name: table for signals in self.signals for table in signals.tables}
-        store = Store(self._connections.store_url) if any(t.store for t in tables.values()) else None
+        tables = _tables_of(self.signals)
+        store = Store(self._connections.store_url) if any(t.store for t in tables) else None
         self._dimensions = Dimensions(store)
-        versions = {table: self._dimensions.live(table).current() for table in tables.values()}
-        self._tables = {name: self._dimensions.live(table).generation for name, table in tables.items()}
-        for signals in self.signals:
-            check_table_columns(signals, {table.name: found.columns for table, found in versions.items()})
-        raw = read_live(session, contract.topics.raw, self._connections.java)
-        events = with_tables(sound_events(raw, contract, self._salt, fields), versions)
-        records = signal_records(events, resolved)
+        raw = read_live(session, self.contract.topics.raw, self._connections.java)
+        records = lane_records(raw, self.contract, self.signals, self._dimensions, self._salt)
+        self._tables = self._generations()
         delays = F.percentile_approx(DELAY, list(RANKS), 1000).alias("delays")
         return records.observe(OBSERVED, F.count("*").alias("signals"), delays).drop(DELAY)
+
+    def _generations(self) -> dict[str, int]:
+        return {table.name: self._dimensions.live(table).generation for table in _tables_of(self.signals)}
+
+
+def lane_records(
+    raw: DataFrame, contract: Contract, signals: Sequence[Signals], dimensions: Dimensions, salt: str
+) -> DataFrame:
+    """From raw records, of a topic or of a test, to those of the signals' topics.
+
+    Raises AppError for what does not fit the contract, the tables or the mode.
+    """
+    session = raw.sparkSession
+    resolved = resolve_signals(session, signals, contract)
+    check_lane_plan(session, contract, resolved)
+    versions = {table: dimensions.live(table).current() for table in _tables_of(signals)}
+    for one in signals:
+        check_table_columns(one, {table.name: found.columns for table, found in versions.items()})
+    fields = tuple(dict.fromkeys(name for one in resolved for name in one.fields))
+    return signal_records(with_tables(sound_events(raw, contract, salt, fields), versions), resolved)
+
+
+def lane_session(spark: SparkSession) -> SparkSession:
+    session = spark.newSession()
+    for name, value in LANE.items():
+        session.conf.set(name, value)
+    return session
+
+
+def _tables_of(signals: Sequence[Signals]) -> list[Dimension]:
+    return list({table.name: table for one in signals for table in one.tables}.values())
 
 
 def lane_query_name(app: str, stream: str) -> str:
