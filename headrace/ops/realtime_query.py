@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
-from headrace.connections import Connections, query_name
+from headrace.connections import Connections, lane_query_name
 from headrace.contracts.model import Contract
 from headrace.dimensions import Dimension
 from headrace.errors import UsageError
@@ -151,7 +151,3 @@ def lane_session(spark: SparkSession) -> SparkSession:
 
 def _tables_of(signals: Sequence[Signals]) -> list[Dimension]:
     return list({table.name: table for one in signals for table in one.tables}.values())
-
-
-def lane_query_name(app: str, stream: str) -> str:
-    return f"{query_name(app, stream)}.realtime"

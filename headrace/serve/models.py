@@ -420,10 +420,19 @@ class FlowSide(Shape):
     bytes: int | None = Field(description="Size of the table in which events wait.")
 
 
+class LaneNow(Shape):
+    source: str
+    status: str = Field(examples=["running"])
+    received: Count
+    signals: Count = Field(description="Sent to topics, repetitions after a crash included.")
+    latency_ms: dict[str, int] | None = Field(examples=[{"p50": 9, "p99": 60}])
+
+
 class Pipeline(Shape):
     at: datetime
     sources: list[SourceNow]
     flows: list[FlowSide]
+    lanes: list[LaneNow]
     signals: dict[str, dict[str, int]] = Field(examples=[{"fraud": {"allow": 812, "block": 3}}])
 
 
