@@ -27,8 +27,8 @@ def read_stream(spark: SparkSession, topic: str, options: dict[str, str], max_ba
 
 def read_live(spark: SparkSession, topic: str, options: dict[str, str]) -> DataFrame:
     """For tasks that stay: a fetch waits at the broker for the next record, and returns with it."""
-    live = {name: value for name, value in _options(topic, options).items() if name not in FETCH}
-    return _raw(spark.readStream.format("kafka").options(**live).option("startingOffsets", "earliest").load())
+    reader = spark.readStream.format("kafka").options(**_options(topic, options, fetch={}))
+    return _raw(reader.option("startingOffsets", "earliest").load())
 
 
 def read_range(
@@ -39,10 +39,10 @@ def read_range(
     return _raw(reader.option("endingOffsets", json.dumps({topic: end})).load())
 
 
-def _options(topic: str, options: dict[str, str]) -> dict[str, str]:
+def _options(topic: str, options: dict[str, str], fetch: dict[str, str] = FETCH) -> dict[str, str]:
     client = {f"kafka.{name}": value for name, value in options.items()}
     return {
-        **FETCH,
+        **fetch,
         **client,
         "subscribe": topic,
         "includeHeaders": "true",

@@ -61,7 +61,7 @@ class RealtimeQuery:
         self._spark, self._connections, self._salt = spark, connections, salt
         self._checkpoint = f"{checkpoints}/{self.name}"
         self._batch = f"{int(batch_seconds * 1000)} milliseconds"
-        self._dimensions = Dimensions()
+        self._dimensions = Dimensions(Store(connections.store_url))
         self._tables: dict[str, int] = {}  # the generation that is in use
         self.query: StreamingQuery | None = None
 
@@ -86,8 +86,8 @@ class RealtimeQuery:
     def start(self) -> StreamingQuery:
         """Raises AppError for a declaration that the mode cannot run."""
         records = self._records(lane_session(self._spark))
-        options = {f"kafka.{name}": value for name, value in self._connections.java.items()}
-        writer = records.writeStream.queryName(self.name).format("kafka").options(**options, **PRODUCER)
+        options = PRODUCER | {f"kafka.{name}": value for name, value in self._connections.java.items()}
+        writer = records.writeStream.queryName(self.name).format("kafka").options(**options)
         writer = writer.option("checkpointLocation", self._checkpoint).outputMode("update")
         context = self._spark.sparkContext
         # A pool of its own: when a batch ends, its next tasks do not queue behind those of the gates.
@@ -104,25 +104,26 @@ class RealtimeQuery:
 
     def tick(self) -> None:
         """A table that has changed needs a plan with the new one in it."""
-        for table in _tables_of(self.signals):
-            self._dimensions.live(table).current()
         if self.query is not None and self.query.isActive and self._generations() != self._tables:
             logger.warning("a table of %s has changed: starting it again", self.name)
             self.stop()
             self.start()
 
     def _records(self, session: SparkSession) -> DataFrame:
-        tables = _tables_of(self.signals)
-        store = Store(self._connections.store_url) if any(t.store for t in tables) else None
-        self._dimensions = Dimensions(store)
+        self._tables = self._generations()
         raw = read_live(session, self.contract.topics.raw, self._connections.java)
         records = lane_records(raw, self.contract, self.signals, self._dimensions, self._salt)
-        self._tables = self._generations()
+        query = F.struct(F.lit("headrace-query").alias("key"), F.lit(self.name).cast("binary").alias("value"))
         delays = F.percentile_approx(DELAY, list(RANKS), 1000).alias("delays")
-        return records.observe(OBSERVED, F.count("*").alias("signals"), delays).drop(DELAY)
+        observed = records.observe(OBSERVED, F.count("*").alias("signals"), delays).drop(DELAY)
+        return observed.withColumn("headers", F.array(query))
 
     def _generations(self) -> dict[str, int]:
-        return {table.name: self._dimensions.live(table).generation for table in _tables_of(self.signals)}
+        """Looks whether tables have changed."""
+        live = {table.name: self._dimensions.live(table) for table in _tables_of(self.signals)}
+        for table in live.values():
+            table.current()
+        return {name: table.generation for name, table in live.items()}
 
 
 def lane_records(
