@@ -308,6 +308,7 @@ class SignalSet(Shape):
     version: str
     shadow_version: str | None
     topic: str
+    lane: Literal["normal", "realtime"] = Field(description="Who writes the topic.")
     counts: dict[str, int] = Field(examples=[{"allow": 812, "block": 3}])
 
 
