@@ -219,6 +219,7 @@ def _events(number: int) -> list[Event]:
     for n in range(number):
         at = START + n * SECOND + r.choice([0, 0, 250_000, 1])
         fields = {
+            "event_time": datetime.fromtimestamp(0, UTC) + timedelta(microseconds=at),
             "customer": r.choice(["c1", "c2", "c3"]),
             "kind": r.choice(["sale", "sale", "visit", None]),
             "region": r.choice(["tashkent", None]),
@@ -253,7 +254,8 @@ def _through_the_lane(
 def _json(event: Event) -> bytes:
     moment = datetime.fromtimestamp(0, UTC) + timedelta(microseconds=event.event_time)
     fields = {n: float(v) if isinstance(v, Decimal) else v for n, v in event.fields.items() if v is not None}
-    return json.dumps({"event_id": event.event_id, "event_time": moment.isoformat(), **fields}).encode()
+    about = {"event_id": event.event_id, "event_time": moment.isoformat()}
+    return json.dumps(fields | about).encode()
 
 
 def _read(records: list[tuple[str, str]]) -> list[tuple[str, dict[str, Any]]]:
