@@ -11,6 +11,7 @@ import json
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -86,7 +87,7 @@ def measure(
         salt="bench",
         declared=loaded.declared(contract.name).beside_lanes(),
     )
-    engine = _engine()
+    engine = _engine(spark)
     idle = None
     if options.alone:
         time.sleep(options.warm)
@@ -114,6 +115,7 @@ def measure(
 
     try:
         busy = _share(engine, send, options.warm + options.seconds)
+        assert lane.query is not None and lane.query.isActive, lane.query and lane.query.exception()
         time.sleep(5.0)
     finally:
         stopping.set()
@@ -133,17 +135,16 @@ def measure(
     return {"signals": len(delays), **ranks, "max_ms": round(max(delays), 1), **cores}
 
 
-def _engine() -> list[psutil.Process]:
-    """Spark's process, which is a child of this one and runs PySpark's gateway."""
-    family = psutil.Process().children(recursive=True)
-    return [p for p in family if any("pyspark-shell" in word for word in p.cmdline())]
+def _engine(spark: Any) -> psutil.Process:
+    """Spark's own process: the gate and the lane, without their Python workers."""
+    return psutil.Process(int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid()))
 
 
-def _share(processes: list[psutil.Process], work: Any, seconds: float) -> float:
-    """Cores that the processes used while the work was done."""
-    before = sum(sum(p.cpu_times()[:2]) for p in processes)
+def _share(process: psutil.Process, work: Callable[[], None], seconds: float) -> float:
+    """Cores that the process used while the work was done."""
+    before = sum(process.cpu_times()[:2])
     work()
-    return (sum(sum(p.cpu_times()[:2]) for p in processes) - before) / seconds
+    return float(sum(process.cpu_times()[:2]) - before) / seconds
 
 
 class _Reader(threading.Thread):
