@@ -66,11 +66,6 @@ class RealtimeQuery:
         self.query: StreamingQuery | None = None
 
     @property
-    def slots(self) -> int:
-        """Tasks that stay for the whole batch: one for each partition."""
-        return self.contract.partitions
-
-    @property
     def metric_names(self) -> list[str]:
         return []
 
@@ -141,6 +136,17 @@ def lane_records(
         check_table_columns(one, {table.name: found.columns for table, found in versions.items()})
     fields = tuple(dict.fromkeys(name for one in resolved for name in one.fields))
     return signal_records(with_tables(sound_events(raw, contract, salt, fields), versions), resolved)
+
+
+def tell_of_slots(spark: SparkSession, needed: int) -> None:
+    """A cluster without enough slots does not fail: some partitions wait for a whole batch."""
+    context = spark.sparkContext
+    if needed and not context.master.startswith("local") and context.defaultParallelism <= needed:
+        logger.warning(
+            "the real-time lanes hold %d task slots for good, and Spark has %d in all: give it more cores,"
+            " or leave lanes out",
+            *(needed, context.defaultParallelism),
+        )
 
 
 def lane_session(spark: SparkSession) -> SparkSession:

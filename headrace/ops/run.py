@@ -24,7 +24,7 @@ from headrace.ops.delivery import Delivery
 from headrace.ops.gate_query import GateQuery
 from headrace.ops.lane_reports import LaneReporter
 from headrace.ops.load import LoadedApp
-from headrace.ops.realtime_query import RealtimeQuery
+from headrace.ops.realtime_query import RealtimeQuery, tell_of_slots
 from headrace.ops.reports import STORE_SECONDS, QueryReporter
 from headrace.settings import Settings
 from headrace.spark import build_session, with_slots
@@ -93,6 +93,7 @@ class Engine:
             **with_slots(settings.spark_master, self._lane_slots, settings.spark_options()),
         )
         self._spark = spark
+        tell_of_slots(spark, self._lane_slots)
         reports = Store(self.connections.store_url, STORE_SECONDS)
         for contract in contracts:
             gate = GateQuery(
