@@ -141,7 +141,8 @@ def lane_records(
 def tell_of_slots(spark: SparkSession, needed: int) -> None:
     """A cluster without enough slots does not fail: some partitions wait for a whole batch."""
     context = spark.sparkContext
-    if needed and not context.master.startswith("local") and context.defaultParallelism <= needed:
+    is_local = str(context.master).startswith("local")
+    if needed and not is_local and context.defaultParallelism <= needed:
         logger.warning(
             "the real-time lanes hold %d task slots for good, and Spark has %d in all: give it more cores,"
             " or leave lanes out",
