@@ -55,7 +55,7 @@ class Settings:
     shuffle_partitions: int = _setting(0, "state and shuffle partitions; 0 means one for each core")
     trigger_seconds: float = _setting(1.0, "time between the starts of two micro-batches, at least")
     realtime_seconds: float = _setting(
-        60.0, "length of a batch of the real-time lane: what may be sent again after a crash"
+        300.0, "length of a batch of the real-time lane: what may be sent again after a crash"
     )
     publish_seconds: float = _setting(30.0, "deadline for Kafka to commit the records of a micro-batch")
     max_batch: int = _setting(500_000, "largest number of records in a micro-batch of one source")

@@ -49,7 +49,7 @@ class RealtimeQuery:
         *,
         checkpoints: str,
         salt: str,
-        batch_seconds: float = 60.0,
+        batch_seconds: float = 300.0,
     ) -> None:
         if batch_seconds < SHORTEST_BATCH:
             raise UsageError(
