@@ -12,13 +12,14 @@ from headrace.dimensions import Dimension
 from headrace.enrich import End, Enrich, Unknown, make_enrich
 from headrace.errors import AppError
 from headrace.joins import Join, Kind, On, Order, make_join
+from headrace.lanes import check_lane
 from headrace.measures import Measure
 from headrace.metrics import LIMIT, Metric, make_metric
 from headrace.models import Model
 from headrace.panels import Panel, make_panel
 from headrace.patterns import Pattern, PatternWords, Told, make_pattern
 from headrace.sessions import Sessions, make_sessions
-from headrace.signals import Feature, Publish, Rule, Signals, make_signals
+from headrace.signals import Feature, Lane, Publish, Rule, Signals, make_signals
 from headrace.windows import Window
 
 
@@ -238,13 +239,15 @@ class App:
         topic: str = "",
         publish: Publish = "decisions",
         retain: str = "7 days",
+        lane: Lane = "normal",
     ) -> Signals:
         """Score every event of a stream against what its key did in the time before; a table and a topic.
 
         The score is an SQL expression over the features (`score`), or what an artefact says (`model`).
         `decision` gives thresholds of the score; below all of them an event is allowed. A `shadow` scores
         beside the live one and decides nothing. A feature `"customers.risk"` is a column of a table that
-        `with_` names. Suspicious activity is counted for `activity_by`, or the key.
+        `with_` names. Suspicious activity is counted for `activity_by`, or the key. `lane="realtime"` writes
+        the topic within milliseconds and at least once, where no feature needs a memory.
         """
         line = _callers_line()
         before = self.signal_sets.get(name) or self.metrics.get(name)
@@ -259,7 +262,9 @@ class App:
             publish=publish,
             retain=retain,
             declared_at=line,
+            lane=lane,
         )
+        check_lane(signals)
         self.signal_sets[name] = signals
         return signals
 

@@ -27,3 +27,8 @@ class Connections:
 def query_name(app: str, stream: str) -> str:
     """The identity of a stream's gate: checkpoint, ledger, markers and consumer group have this name."""
     return f"{app}.{stream}"
+
+
+def lane_query_name(app: str, stream: str) -> str:
+    """The identity of a stream's real-time lane."""
+    return f"{query_name(app, stream)}.realtime"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -35,6 +35,11 @@ class Declared:
     sessions: tuple[Sessions, ...] = ()
     signals: tuple[Signals, ...] = ()
     enrich: tuple[Enrich, ...] = ()
+
+    def beside_lanes(self) -> Declared:
+        """For the gate of a running app: topics that the real-time lane writes are not its to write."""
+        mine = tuple(replace(s, topic="") if s.lane == "realtime" else s for s in self.signals)
+        return replace(self, signals=mine)
 
     def __bool__(self) -> bool:
         """Whether anything is derived at all."""

@@ -54,6 +54,9 @@ class Settings:
     spark_driver_memory: str = _setting("1g", "memory of the Spark driver")
     shuffle_partitions: int = _setting(0, "state and shuffle partitions; 0 means one for each core")
     trigger_seconds: float = _setting(1.0, "time between the starts of two micro-batches, at least")
+    realtime_seconds: float = _setting(
+        300.0, "length of a batch of the real-time lane: what may be sent again after a crash"
+    )
     publish_seconds: float = _setting(30.0, "deadline for Kafka to commit the records of a micro-batch")
     max_batch: int = _setting(500_000, "largest number of records in a micro-batch of one source")
     alert_keep_days: int = _setting(90, "how long resolved alerts and their events are kept, in days")

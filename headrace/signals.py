@@ -21,8 +21,10 @@ FeatureKind = Literal[
     "count", "sum", "mean", "distinct", "times_last", "seconds_since_last", "own", "dimension"
 ]
 Publish = Literal["decisions", "all"]
+Lane = Literal["normal", "realtime"]
 ALLOW = "allow"
 REMEMBERED = ("count", "sum", "mean", "distinct")
+WITH_MEMORY = (*REMEMBERED, "times_last", "seconds_since_last")
 OWN_COLUMNS = (
     *("id", "event_id", "partition", "offset", "event_time", "log_time", "complete"),
     *("score", "decision", "version", "shadow_score", "shadow_decision", "shadow_version", "scored_at"),
@@ -72,6 +74,12 @@ class Signals:
     publish: Publish = "decisions"
     retain: timedelta = timedelta(days=7)
     declared_at: str = ""
+    lane: Lane = "normal"
+
+    @property
+    def remembers(self) -> bool:
+        """Whether any feature looks at earlier events."""
+        return any(feature.kind in WITH_MEMORY for feature in self.features.values())
 
     @property
     def memory_us(self) -> int:
@@ -114,6 +122,7 @@ def make_signals(
     publish: Publish,
     retain: str,
     declared_at: str,
+    lane: Lane = "normal",
 ) -> Signals:
     """Raises AppError for what is wrong without looking at a contract."""
     what = f"signals '{name}'"
@@ -142,6 +151,7 @@ def make_signals(
         publish=publish,
         retain=kept,
         declared_at=declared_at,
+        lane=lane,
     )
     _check_names(signals, refuse)
     return signals

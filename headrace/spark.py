@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from importlib.resources import files
+from typing import TypedDict
 
 from pyspark.sql import SparkSession
 
@@ -77,3 +79,25 @@ def build_session(
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+class Placed(TypedDict):
+    master: str
+    extra: dict[str, str]
+
+
+def with_slots(master: str, more: int, options: dict[str, str]) -> Placed:
+    """Where a session runs that has tasks which never end, and what it must be told.
+
+    On one machine they get slots of their own beside one for each core. A cluster has the slots that it has.
+    """
+    if more == 0:
+        return {"master": master, "extra": options}
+    fair = {"spark.scheduler.mode": "FAIR"}
+    found = re.fullmatch(r"local(?:\[(\*|\d+)(,\d+)?\])?", master)
+    if found is None:
+        return {"master": master, "extra": fair | options}
+    given = found[1] or "1"
+    cores = (os.cpu_count() or 2) if given == "*" else int(given)
+    fair["spark.default.parallelism"] = str(cores)
+    return {"master": f"local[{cores + more}{found[2] or ''}]", "extra": fair | options}

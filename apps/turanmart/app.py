@@ -376,6 +376,25 @@ app.signals(
     retain="7 days",
 )
 
+# What a card pays at once needs no memory: the gateway hears of it before the customer has left the till.
+app.signals(
+    "large_payments",
+    of="payments",
+    key="card_hash",
+    where="event_type = 'payment_authorized'",
+    features={"dollars": DOLLARS, "level": "customers.level"},
+    with_=table("customers", key="customer_id", file="dimensions/customers.csv"),
+    score=rule(
+        "CASE WHEN dollars >= 3000 THEN 1.0"
+        " WHEN dollars >= 2000 AND coalesce(level, 'basic') = 'basic' THEN 0.6 ELSE 0.0 END",
+        version="1",
+    ),
+    decision={"block": 0.9, "review": 0.5},
+    activity_by="customer_id",
+    topic="fraud_signals_fast.v1",
+    lane="realtime",
+)
+
 app.enrich(
     "clickstream_enriched",
     of="clickstream",

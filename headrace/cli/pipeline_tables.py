@@ -21,6 +21,8 @@ def status_picture(pipeline: dict[str, Any]) -> Group:
     tables = [_sources(sources), _engine(sources)] if sources else []
     if pipeline.get("flows"):
         tables.append(_flows(pipeline["flows"]))
+    if pipeline.get("lanes"):
+        tables.append(_lanes(pipeline["lanes"]))
     return Group(*tables, *_remarks(pipeline))
 
 
@@ -99,6 +101,21 @@ def _flows(flows: list[dict[str, Any]]) -> Table:
             *(flow_name(f), f["kind"], f["source"], _number(f["taken"]), _number(f["late"])),
             *(kept, size, outcomes_in_words(outcomes)),
         )
+    return table
+
+
+def _lanes(lanes: list[dict[str, Any]]) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    for head in ("real-time lane", "status"):
+        table.add_column(head)
+    for head in ("received", "signals", "p50", "p99", "restarts"):
+        table.add_column(head, justify="right")
+    for lane in lanes:
+        delays = lane["latency_ms"] or {}
+        shown = [f"{delays[rank]:,.0f} ms" if rank in delays else "-" for rank in ("p50", "p99")]
+        counts = (_number(lane["received"]), _number(lane["signals"]))
+        status = Text(lane["status"], _STATUS[lane["status"]])
+        table.add_row(lane["source"], status, *counts, *shown, _number(lane["restarts"]))
     return table
 
 

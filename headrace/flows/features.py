@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
-from headrace.signals import REMEMBERED, Feature
+from headrace.signals import WITH_MEMORY, Feature
 
 EXACT = Context(prec=80)
 NUMERIC = ("sum", "mean", "times_last")
@@ -193,4 +193,4 @@ def _decimal(text: str | None) -> Decimal | None:
 
 def remembered(features: Iterable[Feature]) -> tuple[Feature, ...]:
     """The features that look at earlier events."""
-    return tuple(f for f in features if f.kind in (*REMEMBERED, "times_last", "seconds_since_last"))
+    return tuple(f for f in features if f.kind in WITH_MEMORY)

@@ -59,6 +59,25 @@ class Logistic:
         centred = np.where(np.isnan(given), 0.0, (given - self._means) / self._scales)
         return np.asarray(1 / (1 + np.exp(-np.clip(centred @ self._weights + self._intercept, -500, 500))))
 
+    @property
+    def sql(self) -> str:
+        """The same score as Spark SQL over columns that have the names of the features."""
+        terms = [f"{self._intercept!r}D"]
+        parts = zip(self.features, self._weights, self._means, self._scales, self._logs, strict=True)
+        for name, weight, mean, scale, is_log in parts:
+            value = f"CAST(`{name}` AS DOUBLE)"
+            given = f"log1p(greatest({value}, 0D))" if is_log else value
+            centred = f"({given} - {float(mean)!r}D) / {float(scale)!r}D"
+            terms.append(
+                f"{float(weight)!r}D * CASE WHEN nanvl({value}, NULL) IS NULL THEN 0D ELSE {centred} END"
+            )
+        return f"1D / (1D + exp(-greatest(least({' + '.join(terms)}, 500D), -500D)))"
+
+
+def model_sql(declared: Model) -> str:
+    """A JSON artefact as an expression, for where there is no Python."""
+    return _read_json(declared).sql
+
 
 def _read_json(declared: Model) -> Logistic:
     try:

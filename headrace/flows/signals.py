@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.errors import PySparkException
@@ -159,6 +159,18 @@ def check_table(table: Dimension, contract: Contract, what: str, where: str) -> 
             f" '{contract.event_time}'",
             where=where,
         )
+
+
+def check_table_columns(signals: Signals, columns: Mapping[str, Sequence[str]]) -> None:
+    """`columns` are those that each table has; raises AppError for a feature that is none of them."""
+    for name, feature in signals.features.items():
+        table, _, column = feature.expression.partition(".")
+        if feature.kind == "dimension" and column not in columns[table]:
+            raise AppError(
+                f"signals '{signals.name}', {name}: table '{table}' has no column '{column}'",
+                where=signals.declared_at,
+                hint=known_names(column, columns[table]),
+            )
 
 
 def _column_type(signals: Signals, feature: Feature) -> str:

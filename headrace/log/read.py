@@ -25,6 +25,12 @@ def read_stream(spark: SparkSession, topic: str, options: dict[str, str], max_ba
     return _raw(loaded)
 
 
+def read_live(spark: SparkSession, topic: str, options: dict[str, str]) -> DataFrame:
+    """For tasks that stay: a fetch waits at the broker for the next record, and returns with it."""
+    reader = spark.readStream.format("kafka").options(**_options(topic, options, fetch={}))
+    return _raw(reader.option("startingOffsets", "earliest").load())
+
+
 def read_range(
     spark: SparkSession, topic: str, options: dict[str, str], start: Offsets, end: Offsets
 ) -> DataFrame:
@@ -33,10 +39,10 @@ def read_range(
     return _raw(reader.option("endingOffsets", json.dumps({topic: end})).load())
 
 
-def _options(topic: str, options: dict[str, str]) -> dict[str, str]:
+def _options(topic: str, options: dict[str, str], fetch: dict[str, str] = FETCH) -> dict[str, str]:
     client = {f"kafka.{name}": value for name, value in options.items()}
     return {
-        **FETCH,
+        **fetch,
         **client,
         "subscribe": topic,
         "includeHeaders": "true",

@@ -12,6 +12,7 @@ from headrace.contracts.model import Contract, Field
 from headrace.errors import ContractError
 from headrace.flows.join_resolve import resolve_join
 from headrace.flows.pattern_rule import resolve_patterns
+from headrace.flows.realtime_check import check_lane_plan
 from headrace.flows.signals import resolve_signals
 from headrace.gate.judge import judge
 from headrace.gate.patterns import java_pattern
@@ -41,7 +42,8 @@ def check_plans(spark: SparkSession, loaded: LoadedApp) -> None:
                 resolve_join(spark, side)
         resolve_patterns(spark, loaded.patterns_of(contract.name), contract)
         resolve_sessions(spark, loaded.sessions_of(contract.name), contract)
-        resolve_signals(spark, loaded.signals_of(contract.name), contract)
+        signals = resolve_signals(spark, loaded.signals_of(contract.name), contract)
+        check_lane_plan(spark, contract, [s for s in signals if s.signals.lane == "realtime"])
         on_file = [e for e in loaded.enrich_of(contract.name) if all(t.file for t in e.tables)]
         Enrichment(contract, on_file, Dimensions())
 

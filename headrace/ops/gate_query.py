@@ -118,6 +118,12 @@ class GateQuery:
         query = self.query
         return query is None or not (query.isActive and query.status["isTriggerActive"])
 
+    @property
+    def is_warm(self) -> bool:
+        """Whether it has finished a batch, or will never do."""
+        query = self.query
+        return query is not None and (query.lastProgress is not None or not query.isActive)
+
     def stop(self, deadline_seconds: float = 30.0) -> None:
         """Stop between two batches: the running one finishes first."""
         until = time.monotonic() + deadline_seconds

@@ -30,6 +30,7 @@ def health_of(pipeline: dict[str, Any]) -> dict[str, Any]:
     checks.append(_check("log", "down" if problems else "ok", "; ".join(problems) or "answers", None))
     for source in pipeline["sources"]:
         checks += _checks_of(source)
+    checks += [_lane(lane) for lane in pipeline.get("lanes", ())]
     return _verdict(datetime.fromisoformat(pipeline["at"]), checks)
 
 
@@ -60,6 +61,14 @@ def _checks_of(source: dict[str, Any]) -> Iterator[Check]:
             broken = value > limit
             said = f"{value:g}{unit}, promised are {limit:g}{unit}"
             yield _check(f"{what} {name}", "degraded" if broken else "ok", said, runbook if broken else None)
+
+
+def _lane(lane: dict[str, Any]) -> Check:
+    """Without it signals come late, and nothing is lost."""
+    runs = lane["status"] == "running"
+    cause = f"; the last failure: {lane['last_failure']}" if lane["last_failure"] and not runs else ""
+    runbook = None if runs else "restart-storms"
+    return _check(f"lane {lane['source']}", "ok" if runs else "degraded", f"{lane['status']}{cause}", runbook)
 
 
 def _query_detail(source: dict[str, Any]) -> str:

@@ -140,6 +140,10 @@ class LoadedApp:
     def signals_of(self, stream: str) -> list[Signals]:
         return [signals for signals in self.app.signal_sets.values() if signals.of == stream]
 
+    def lane_of(self, stream: str) -> list[Signals]:
+        """The signals of the stream that run in the real-time lane."""
+        return [signals for signals in self.signals_of(stream) if signals.lane == "realtime"]
+
     def panels(self) -> list[ShownPanel]:
         return panels_shown(self.app.panels.values(), self.app.metrics, self.contracts)
 

@@ -11,6 +11,7 @@ from headrace.contracts.model import Contract
 from headrace.ops.load import LoadedApp
 from headrace.ops.pipeline_facts import FactReader, PipelineFacts, Recent, SourceFacts
 from headrace.ops.pipeline_flows import flow_object
+from headrace.ops.pipeline_lanes import LaneFacts, lane_object
 from headrace.store.totals import FATES
 
 SILENT_SECONDS = 20.0  # an engine that has not reported for so long is not known to run
@@ -78,7 +79,7 @@ def idle_partitions(facts: SourceFacts, now: datetime) -> frozenset[int]:
     return frozenset(idle)
 
 
-def status_of(facts: SourceFacts, now: datetime) -> str:
+def status_of(facts: SourceFacts | LaneFacts, now: datetime) -> str:
     report = facts.report
     if report is None:
         return "unknown"
@@ -137,6 +138,7 @@ def as_object(facts: PipelineFacts) -> dict[str, Any]:
             flow_object(flow, {s.query: s.contract.name for s in facts.sources}) for flow in facts.flows
         ],
         "signals": _signals(facts),
+        "lanes": [lane_object(lane, status_of(lane, facts.at)) for lane in facts.lanes],
         "engine": engine,
         "problems": facts.problems,
     }

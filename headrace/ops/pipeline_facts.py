@@ -14,6 +14,7 @@ from headrace.errors import ServiceError
 from headrace.log.lag import LagReader, PartitionLag
 from headrace.ops.load import LoadedApp
 from headrace.ops.pipeline_flows import FlowFacts, flow_facts
+from headrace.ops.pipeline_lanes import LaneFacts, lane_facts
 from headrace.ops.signal_facts import SignalFacts, signal_facts
 from headrace.store.alert_export import waiting_events
 from headrace.store.connection import Connection, Store
@@ -72,6 +73,7 @@ class PipelineFacts:
     problems: list[str] = field(default_factory=list)
     flows: list[FlowFacts] = field(default_factory=list)
     signals: SignalFacts = field(default_factory=SignalFacts)
+    lanes: list[LaneFacts] = field(default_factory=list)
 
 
 class FactReader:
@@ -153,6 +155,7 @@ class FactReader:
             "waiting": _waiting(connection, app, queries),
             "flows": flow_facts(connection, queries),
             "signals": signal_facts(connection, app),
+            "lanes": lane_facts(connection, self.loaded),
         }
         return found, others
 

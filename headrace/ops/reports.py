@@ -18,6 +18,7 @@ from py4j.protocol import Py4JError
 
 from headrace.errors import ServiceError
 from headrace.ops.gate_query import GateQuery
+from headrace.ops.realtime_query import RealtimeQuery
 from headrace.store.connection import Connection, Store
 from headrace.store.reports import QueryStatus, Report, read_reports, save_report
 
@@ -32,7 +33,7 @@ DISK_STATE, MEMORY_STATE = "rocksdbSstFileSize", "memoryUsedBytes"
 class QueryReporter:
     """The reports of one query, through all its restarts."""
 
-    def __init__(self, store: Store, app: str, gate: GateQuery) -> None:
+    def __init__(self, store: Store, app: str, gate: GateQuery | RealtimeQuery) -> None:
         self._store, self._app, self._gate = store, app, gate
         self._metrics = gate.metric_names
         now = datetime.now(UTC)
@@ -102,6 +103,7 @@ class QueryReporter:
             "removed": self.report.progress.get("removed", 0) + sum(_removed(one) for one in new),
             "spent": self._spent(),
         }
+        assert isinstance(self._gate, GateQuery)
         timed = self._gate.handler.timed
         if timed is not None and timed[0] == self._batch:
             steps = {step: round(seconds * 1000, 1) for step, seconds in timed[1].items()}
@@ -109,6 +111,7 @@ class QueryReporter:
 
     def _spent(self) -> dict[str, float]:
         """Seconds in each step since the first report; a restarted query has a handler that begins at 0."""
+        assert isinstance(self._gate, GateQuery)
         handler = self._gate.handler
         if handler is not self._handler:
             self._spent_before = dict(self.report.progress.get("spent", {}))

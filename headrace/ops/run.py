@@ -22,10 +22,12 @@ from headrace.errors import ServiceError
 from headrace.log.topics import ensure_outputs, ensure_topics
 from headrace.ops.delivery import Delivery
 from headrace.ops.gate_query import GateQuery
+from headrace.ops.lane_reports import LaneReporter
 from headrace.ops.load import LoadedApp
+from headrace.ops.realtime_query import RealtimeQuery, tell_of_slots
 from headrace.ops.reports import STORE_SECONDS, QueryReporter
 from headrace.settings import Settings
-from headrace.spark import build_session
+from headrace.spark import build_session, with_slots
 from headrace.store.connection import Store
 from headrace.store.reports import QueryStatus
 
@@ -43,7 +45,7 @@ SPARK_GONE = (Py4JError, PySparkException, OSError)
 class Supervised:
     """A query and its recent luck."""
 
-    gate: GateQuery
+    gate: GateQuery | RealtimeQuery
     reporter: QueryReporter
     failures: int = 0
     start_at: float = 0.0
@@ -70,6 +72,11 @@ class Engine:
         self._delivery = Delivery(loaded, settings, connections, self.sources)
         self._spark: SparkSession | None = None
 
+    @property
+    def _lane_slots(self) -> int:
+        """Tasks of real-time lanes, which never end: the gates need others."""
+        return sum(self.loaded.contract(s).partitions for s in self.sources if self.loaded.lane_of(s))
+
     def start(self) -> None:
         settings = self.settings
         Store(self.connections.store_url).prepare()
@@ -81,12 +88,12 @@ class Engine:
         self._delivery.start()
         spark = build_session(
             f"headrace {self.loaded.name}",
-            master=settings.spark_master,
             memory=settings.spark_driver_memory,
             partitions=settings.shuffle_partitions or None,
-            extra=settings.spark_options(),
+            **with_slots(settings.spark_master, self._lane_slots, settings.spark_options()),
         )
         self._spark = spark
+        tell_of_slots(spark, self._lane_slots)
         reports = Store(self.connections.store_url, STORE_SECONDS)
         for contract in contracts:
             gate = GateQuery(
@@ -101,9 +108,20 @@ class Engine:
                 trigger_seconds=settings.trigger_seconds,
                 max_batch=settings.max_batch,
                 publish_seconds=settings.publish_seconds,
-                declared=self.loaded.declared(contract.name, timedelta(days=settings.alert_keep_days)),
+                declared=self.loaded.declared(
+                    contract.name, timedelta(days=settings.alert_keep_days)
+                ).beside_lanes(),
             )
             self._supervised.append(Supervised(gate, QueryReporter(reports, self.loaded.name, gate)))
+        for contract in contracts:
+            if signals := self.loaded.lane_of(contract.name):
+                lane = RealtimeQuery(
+                    *(spark, self.loaded.name, contract, signals, self.connections),
+                    checkpoints=checkpoint_root(settings),
+                    salt=settings.salt(),
+                    batch_seconds=settings.realtime_seconds,
+                )
+                self._supervised.append(Supervised(lane, LaneReporter(reports, self.loaded.name, lane)))
         # Planning a query keeps one core busy for seconds: the queries start side by side. What calls back
         # into Python is shared by them, and would be made by each if it were not there.
         ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
@@ -114,8 +132,7 @@ class Engine:
         """Wait for the first batch of every query: until then Spark compiles more than it computes."""
         until = time.monotonic() + seconds
         while not stopping() and time.monotonic() < until:
-            queries = [supervised.gate.query for supervised in self._supervised]
-            if all(q is not None and (q.lastProgress is not None or not q.isActive) for q in queries):
+            if all(supervised.gate.is_warm for supervised in self._supervised):
                 return
             for supervised in self._supervised:
                 supervised.reporter.turn(supervised.status)
@@ -193,7 +210,7 @@ def checkpoint_root(settings: Settings) -> str:
     return given if "://" in given else str(settings.folder / Path(given))
 
 
-def _stopped(gate: GateQuery, *, overdue: bool) -> bool:
+def _stopped(gate: GateQuery | RealtimeQuery, *, overdue: bool) -> bool:
     """Stop a query between two batches. A signal to the whole process group has ended Spark itself."""
     try:
         if not gate.is_between_batches and not overdue:

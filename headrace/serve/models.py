@@ -332,6 +332,7 @@ class SignalSet(Shape):
     version: str
     shadow_version: str | None
     topic: str
+    lane: Literal["normal", "realtime"] = Field(description="Who writes the topic.")
     counts: dict[str, int] = Field(examples=[{"allow": 812, "block": 3}])
 
 
@@ -459,10 +460,19 @@ class FlowNow(Shape):
     alerts: int | None = Field(description="Of a pattern: how many it has raised.")
 
 
+class LaneNow(Shape):
+    source: str
+    status: str = Field(examples=["running"])
+    received: Count
+    signals: Count = Field(description="Sent to topics, repetitions after a crash included.")
+    latency_ms: dict[str, int] | None = Field(examples=[{"p50": 9, "p99": 60}])
+
+
 class Pipeline(Shape):
     at: datetime
     sources: list[SourceNow]
     flows: list[FlowNow]
+    lanes: list[LaneNow]
     signals: dict[str, dict[str, int]] = Field(examples=[{"fraud": {"allow": 812, "block": 3}}])
 
 

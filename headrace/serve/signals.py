@@ -38,6 +38,7 @@ class SignalPages:
                 "version": each.scorer.version,
                 "shadow_version": each.shadow.version if each.shadow else None,
                 "topic": each.topic,
+                "lane": each.lane,
                 "counts": totals.get(each.name, {}),
             }
             for each in signals

@@ -76,7 +76,7 @@ def export(
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
-        return str(value)
+        return format(value, "f")
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat()
     raise TypeError(type(value).__name__)

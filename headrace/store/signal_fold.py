@@ -9,9 +9,8 @@ from typing import Any
 from psycopg import sql
 
 from headrace.dimensions import Versions
-from headrace.errors import AppError, known_names
 from headrace.flows.features import Arrived, features_of
-from headrace.flows.signals import ResolvedSignals
+from headrace.flows.signals import ResolvedSignals, check_table_columns
 from headrace.flows.taken import Taken, TakenRow
 from headrace.gate.ledger import Batch
 from headrace.signals import ALLOW, Feature
@@ -52,7 +51,8 @@ class SignalFold:
         self._places = {name: n for n, name in enumerate(resolved.want.columns)}
 
     def prepare(self, connection: Connection, watermarks: Watermarks) -> None:
-        self._check_tables()
+        columns = {name: live.current().columns for name, live in self._tables.items()}
+        check_table_columns(self._signals, columns)
         anew = define(connection, self._app, self._resolved)
         self._totals.begin(connection, lambda: self._there(connection), anew=anew)
         if self._signals.topic:
@@ -62,6 +62,8 @@ class SignalFold:
     def merge(self, connection: Connection, batch: Batch, part: Taken, before: Watermarks) -> None:
         horizon = self._horizon(before)
         late = [row for row in part.rows if horizon is not None and row.event_time < horizon]
+        if not self._signals.remembers:
+            late = []  # what looks at nothing misses nothing
         account(
             *(connection, self._query, batch.batch_id, self._resolved.fold, SIDE),
             (batch.accepted, len(part.rows), len(late)),
@@ -73,7 +75,8 @@ class SignalFold:
             return
         new = [self._arrived(row) for row in part.rows]
         features = features_of(self._plan, [*self._remembered(connection, new), *new])
-        self._remember(connection, new)
+        if self._signals.remembers:
+            self._remember(connection, new)
         tables = {name: live.current() for name, live in self._tables.items()}
         incomplete = {(row.partition, row.offset) for row in late}
         rows = [
@@ -85,7 +88,8 @@ class SignalFold:
         self._scores.drop(connection)
         self._publish(connection, scored)
         counts["suspicious"] = self._count(connection, scored)
-        counts |= {"again": len(new) - len(scored), "remembered": len(new)}
+        counts["again"] = len(new) - len(scored)
+        counts["remembered"] = len(new) if self._signals.remembers else 0
         self._totals.add(connection, batch.batch_id, **counts)
 
     def advance(self, connection: Connection, before: Watermarks, after: Watermarks, part: Any) -> None:
@@ -155,6 +159,8 @@ class SignalFold:
         )
 
     def _remembered(self, connection: Connection, new: Sequence[Arrived]) -> list[Arrived]:
+        if not self._signals.remembers:
+            return []
         oldest = min(event.event_time for event in new) - self._signals.memory_us
         rows = connection.execute(
             sql.SQL(
@@ -210,18 +216,6 @@ class SignalFold:
         versions = tables[name]
         found = versions.as_of(self._text(row, "table", name), row.event_time)
         return None if found is None else found[1][versions.columns.index(column)]
-
-    def _check_tables(self) -> None:
-        for name, feature in self._signals.features.items():
-            table, _, column = feature.expression.partition(".")
-            if feature.kind == "dimension":
-                known = self._tables[table].current().columns
-                if column not in known:
-                    raise AppError(
-                        f"signals '{self._signals.name}', {name}: table '{table}' has no column '{column}'",
-                        where=self._signals.declared_at,
-                        hint=known_names(column, known),
-                    )
 
     def _insert(self, connection: Connection) -> list[dict[str, Any]]:
         """Rows that are new. The same event id again, long after the gate forgot it, is the same signal."""

@@ -32,6 +32,16 @@ app.join(
     topic="paid.v1",
     dead_letters="unpaid.v1",
 )
+app.signals(
+    "full_price",
+    of="payments",
+    key="customer",
+    features={"paid": "amount"},
+    score="paid / 10",
+    decision={"review": 1.0},
+    topic="full_price.v1",
+    lane="realtime",
+)
 """
 
 
@@ -87,3 +97,7 @@ def test_batches_do_not_change_a_byte(spark: SparkSession, services: Services, t
     assert {json.loads(line)["id"] for line in lines} == {row["id"] for row in rows}
     letters = [json.loads(line) for line in results[0]["unpaid.v1.jsonl"].decode().splitlines()]
     assert {letter["reason"] for letter in letters} == {"no_payment", "amount_differs"}
+    fast = [json.loads(line)["id"] for line in results[0]["full_price.v1.jsonl"].decode().splitlines()]
+    paid = [f"full_price:p{n}" for n in range(200) if n % 4 != 3 and n % 10 != 0]
+    assert sorted(fast) == sorted(paid)
+    assert audit["sources"]["payments"]["signals.full_price"]["decisions"]["review"] == len(paid)

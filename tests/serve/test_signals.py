@@ -41,8 +41,9 @@ def asked(client: httpx.Client, path: str, role: str) -> httpx.Response:
 
 
 def test_counts_are_for_all_who_see_the_stream_and_rows_for_its_roles(guarded: httpx.Client) -> None:
-    [mine] = asked(guarded, "/api/v1/signals", "fraud-service").json()["items"]
+    [mine, fast] = asked(guarded, "/api/v1/signals", "fraud-service").json()["items"]
     assert (mine["name"], mine["counts"], mine["shadow_version"]) == ("fraud", {"block": 3}, "velocity-1")
+    assert (mine["lane"], fast["name"], fast["lane"]) == ("normal", "large_payments", "realtime")
     assert asked(guarded, "/api/v1/signals/fraud", "fraud-service").json() == {"items": [], "next": None}
     assert asked(guarded, "/api/v1/signals", "nobody").json()["items"] == []
     assert asked(guarded, "/api/v1/signals/fraud", "nobody").status_code == 403
@@ -50,5 +51,6 @@ def test_counts_are_for_all_who_see_the_stream_and_rows_for_its_roles(guarded: h
 
 def test_without_tokens_only_what_is_not_classified_is_shown(store_url: str) -> None:
     with running_server(load_app(TURANMART), connections_to(store_url)) as address:
-        assert [item["name"] for item in httpx.get(f"{address}/api/v1/signals").json()["items"]] == ["fraud"]
+        found = httpx.get(f"{address}/api/v1/signals").json()["items"]
+        assert [item["name"] for item in found] == ["fraud", "large_payments"]
         assert httpx.get(f"{address}/api/v1/signals/fraud").status_code == 403
