@@ -1,7 +1,8 @@
 """How fast the API answers while clients follow changes, and whether its memory grows.
 
 `python -m benchmarks.serve --seconds 120`: a store of its own with sample rows, a batch every second, a
-server as users run it, requests at a fixed rate (a late answer delays no other), and clients of /live.
+server as users run it, requests at a fixed rate (a late answer delays no other), and clients of /live. With
+`--traffic 2000` there are no samples: broker, engine and that many events a second run beside it instead.
 """
 
 from __future__ import annotations
@@ -14,16 +15,25 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import httpx
 import psutil
 
+from headrace.local.connect import connections_of
+from headrace.local.engine import EngineProcess
+from headrace.local.serve import ServeProcess
+from headrace.local.services import Services
+from headrace.log.topics import ensure_topics
+from headrace.ops.load import load_app
+from headrace.settings import Settings
 from tests.serve.seed import TURANMART, Seed, own_store
 
 PATHS = (
@@ -61,13 +71,21 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=50.0, help="requests in a second")
     parser.add_argument("--clients", type=int, default=200, help="of /live")
     parser.add_argument("--minutes", type=int, default=120, help="of sample rows before now")
+    parser.add_argument("--traffic", type=float, default=0.0, help="events a second through a whole engine")
+    parser.add_argument(
+        "--warm", type=float, default=60.0, help="seconds of traffic before the first request"
+    )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    with own_store() as url:
-        seed = Seed(url)
-        seed.fill(options.minutes, datetime.now(UTC))
-        with serving(url) as (address, process):
-            seen = asyncio.run(measure(options, seed, address, process))
+    if options.traffic:
+        with whole_shop(options) as (address, process):
+            seen = asyncio.run(measure(options, None, address, process))
+    else:
+        with own_store() as url:
+            seed = Seed(url)
+            seed.fill(options.minutes, datetime.now(UTC))
+            with serving(url) as (address, process):
+                seen = asyncio.run(measure(options, seed, address, process))
     report = summary(seen)
     print(json.dumps(report, indent=1) if options.json else shown(report))
 
@@ -101,7 +119,37 @@ def serving(store_url: str) -> Iterator[tuple[str, psutil.Process]]:
         process.wait(20)
 
 
-async def measure(options: argparse.Namespace, seed: Seed, address: str, process: psutil.Process) -> Seen:
+@contextmanager
+def whole_shop(options: argparse.Namespace) -> Iterator[tuple[str, psutil.Process]]:
+    """TuranMart as the demo runs it, under traffic that lasts as long as the measurement."""
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
+        folder = Path(name)
+        with Services(folder, Settings(folder=folder)) as services:
+            loaded, to = load_app(TURANMART), connections_of(services)
+            for contract in loaded.contracts.values():
+                ensure_topics(contract, to.librdkafka)
+            engine, serve = EngineProcess(services.state, TURANMART), ServeProcess(services.state, TURANMART)
+            seconds = options.warm + options.seconds + 10
+            command = [sys.executable, "-m", "headrace.cli", "traffic", str(TURANMART)]
+            command += ["--rate", str(options.traffic), "--seconds", str(seconds), "--json"]
+            traffic: subprocess.Popen[bytes] | None = None
+            try:
+                engine.start()
+                serve.start()
+                traffic = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
+                time.sleep(options.warm)
+                yield serve.url, psutil.Process(serve.pid)
+            finally:
+                if traffic is not None:
+                    traffic.terminate()
+                    traffic.wait(30)
+                serve.stop()
+                engine.stop()
+
+
+async def measure(
+    options: argparse.Namespace, seed: Seed | None, address: str, process: psutil.Process
+) -> Seen:
     """Those who follow are a process of their own: reading their events must not delay the questions here."""
     seen = Seen()
     committed = multiprocessing.Value("d", 0.0)
@@ -111,9 +159,8 @@ async def measure(options: argparse.Namespace, seed: Seed, address: str, process
         target=follow_all, args=(address, options.clients, end, committed, results), daemon=True
     )
     crowd.start()
-    await asyncio.gather(
-        feed(seed, committed, end), ask(address, options.rate, end, seen), watch(process, end, seen)
-    )
+    fed = [feed(seed, committed, end)] if seed is not None else []
+    await asyncio.gather(*fed, ask(address, options.rate, end, seen), watch(process, end, seen))
     seen.arrivals, seen.rows, seen.dropped = await asyncio.to_thread(results.get, True, 30)
     crowd.join(10)
     return seen
