@@ -49,6 +49,8 @@ def build_session(
         "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": " ".join(JVM_OPTIONS) + f" -Dlog4j2.configurationFile={log_config}",
         "spark.sql.session.timeZone": "UTC",
+        # A formula that fails on one event is null there; it must not stop the stream for all others.
+        "spark.sql.ansi.enabled": "false",
         "spark.sql.shuffle.partitions": str(partitions or os.cpu_count() or 2),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -28,8 +28,6 @@ POOL = "realtime"
 OBSERVED = "lane"
 RANKS = (0.5, 0.99)
 LANE = {
-    # A formula that fails on one event must not stop all others: it is null, as in the normal lane.
-    "spark.sql.ansi.enabled": "false",
     # It would read every event twice to find out whether there is something to say about it.
     "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.InferFiltersFromGenerate",
 }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from decimal import Decimal
 
 from pyspark.sql import SparkSession
 
-from headrace import App, count, tumbling
+from headrace import App, count, last_of, sum_of, tumbling
 from headrace.local.services import Services
 from tests.oracle.metrics_oracle import Event
 from tests.views.stream import Stream
@@ -54,6 +55,24 @@ def test_each_record_changes_the_row_as_the_table_says(spark: SparkSession, serv
         " WHERE app = %(app)s ORDER BY event_id"
     )
     assert late == [("e6", "late", 5), ("e9", "late", 10)]
+
+
+def test_a_formula_that_fails_on_an_event_is_null_and_stops_nobody(
+    spark: SparkSession, services: Services
+) -> None:
+    each = App("each").metric(
+        "each_1m",
+        of="sales",
+        window=tumbling("1 minute"),
+        where="CAST(kind AS INT) IS NULL",
+        measures={"n": count(), "each": sum_of("price / items"), "last": last_of("array(kind)[items]")},
+    )
+    stream = Stream(spark, services.store_url, each)
+    at = _micros("09:00:10")
+    fields = [{"kind": "sale", "price": Decimal(9), "items": items} for items in (3, 0, 1)]
+    stream.feed([Event(0, n, f"e{n}", at, at, given) for n, given in enumerate(fields)])
+    [row] = stream.rows(each).values()
+    assert (row["n"], row["each"], row["last"]) == (3, 12, "sale")
 
 
 def test_rows_are_kept_for_as_long_as_declared(spark: SparkSession, services: Services) -> None:
