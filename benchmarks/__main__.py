@@ -17,12 +17,19 @@ from rich.table import Table
 from benchmarks.enrich import enrichment
 from benchmarks.gate import GateBench, Result
 from benchmarks.patterns import five_patterns
+from headrace import App, count, sliding, sum_of, tumbling
 from headrace.local.services import Services
 from headrace.log.read import FETCH
+from headrace.metrics import Metric
 from headrace.ops.load import load_app
 from headrace.settings import Settings
 from headrace.spark import build_session
+from headrace.windows import Window
 
+TWINS = {
+    "gate + 15 minutes, tumbling": tumbling("15 minutes"),
+    "gate + 15 minutes, sliding every minute": sliding("15 minutes", every="1 minute"),
+}
 TURANMART = Path(__file__).parents[1] / "apps" / "turanmart"
 
 
@@ -71,6 +78,9 @@ def measure(options: argparse.Namespace, bench: GateBench) -> dict[str, object]:
             "gate + 10 metrics": lambda n: bench.gate(n, publish=True, metrics=ten),
             "gate + 10 metrics, not published": lambda n: bench.gate(n, publish=False, metrics=ten),
         }
+        for name, window in TWINS.items():
+            twin = twin_of(bench.contract.name, window)
+            ways[name] = lambda n, twin=twin: bench.gate(n, publish=True, metrics=[twin])  # type: ignore[misc]
     if options.joins:
         few = bench.join("few", "checkout_started", "purchase", on="session_id", within="30 minutes")
         most = bench.join(
@@ -105,6 +115,13 @@ def measure(options: argparse.Namespace, bench: GateBench) -> dict[str, object]:
     rows = [shown(r) | {"ratio": plain / r.net, "ratio_to_tuned": tuned / r.net} for r in best.values()]
     trigger = bench.trigger(2_000, options.trigger_seconds) if options.trigger_seconds else None
     return {"events": options.events, "runs": rows, "trigger_seconds_at_2000": trigger}
+
+
+def twin_of(stream: str, window: Window) -> Metric:
+    """The same numbers over another window."""
+    measures = {"clicks": count("event_type = 'product_click'"), "value": sum_of("price")}
+    by = [[], ["region"], ["region", "device_type"]]
+    return App("bench").metric("twin", of=stream, window=window, by=by, measures=measures)
 
 
 def shown(result: Result) -> dict[str, object]:
