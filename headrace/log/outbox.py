@@ -27,7 +27,7 @@ from headrace.log.markers import (
 
 COMMIT_SECONDS = 30.0
 ANY_PARTITION = -1  # the one of its key
-LIMIT = COMMIT_SECONDS + 5
+MORE_SECONDS = 5.0  # until a call that has not kept its own deadline is given up
 PRODUCER = {
     "enable.idempotence": "true",
     "acks": "all",
@@ -59,8 +59,11 @@ class OutboxRecord(NamedTuple):
 class OutboxTopic:
     """A lane of one kind of outbox. Its epoch names the store that counts the positions."""
 
-    def __init__(self, kind: str, lane: Lane, options: dict[str, str]) -> None:
+    def __init__(
+        self, kind: str, lane: Lane, options: dict[str, str], seconds: float = COMMIT_SECONDS
+    ) -> None:
         self.topic, self._epoch, self._options = lane.topic, lane.epoch, options
+        self._seconds, self._limit = seconds, seconds + MORE_SECONDS
         self._transactional_id = f"{lane.query}.{kind}.{lane.topic}"
         self._group = f"{lane.query}.{kind}.marker"
         self._producer: kafka.Producer | None = None
@@ -70,7 +73,7 @@ class OutboxTopic:
         self.close()
         # Nothing hangs on for good: a producer that does not answer is left behind and fenced by the next.
         producer = kafka.Producer({**PRODUCER, **self._options, "transactional.id": self._transactional_id})
-        take_over(producer, self._options, [self.topic], [self._group], COMMIT_SECONDS)
+        take_over(producer, self._options, [self.topic], [self._group], self._seconds)
         marker = committed(self._options, self._group, kafka.TopicPartition(self.topic, 0))
         self._producer = producer
         return marker.offset - 1 if marker.offset >= 0 and marker.metadata == self._epoch else 0
@@ -86,10 +89,10 @@ class OutboxTopic:
                 about: Any = list(record.headers)
                 producer.produce(self.topic, record.value, record.key, record.partition, headers=about)
             place = kafka.TopicPartition(self.topic, 0, records[-1].position + 1, metadata=self._epoch)
-            marker = ([place], group_metadata(self._options, self._group), COMMIT_SECONDS)
-            within(LIMIT, lambda: producer.send_offsets_to_transaction(*marker))
+            marker = ([place], group_metadata(self._options, self._group), self._seconds)
+            within(self._limit, lambda: producer.send_offsets_to_transaction(*marker))
             crash_point("before_outbox_commit")
-            within(LIMIT, lambda: producer.commit_transaction(COMMIT_SECONDS))
+            within(self._limit, lambda: producer.commit_transaction(self._seconds))
             self._confirm(place)
             crash_point("after_outbox_commit")
         except BaseException:
@@ -100,11 +103,11 @@ class OutboxTopic:
         producer, self._producer = self._producer, None
         if producer is not None:
             with suppress(kafka.KafkaException, ServiceError):
-                within(LIMIT, lambda: producer.abort_transaction(5.0))
+                within(self._limit, lambda: producer.abort_transaction(5.0))
 
     def _confirm(self, place: kafka.TopicPartition) -> None:
         reader = marker_reader(self._options, self._group)
         try:
-            within(LIMIT, lambda: confirm(reader, place, COMMIT_SECONDS))
+            within(self._limit, lambda: confirm(reader, place, self._seconds))
         finally:
             reader.close()

@@ -65,7 +65,10 @@ class Delivery:
             ("alerts", AlertOutbox(), self._queries),
             ("flows", FlowOutbox(), self._lanes),
         ):
-            publisher = OutboxTopics(kind, outbox, self._store(), lanes, self._connections.librdkafka)
+            publisher = OutboxTopics(
+                *(kind, outbox, self._store(), lanes, self._connections.librdkafka),
+                seconds=self._settings.publish_seconds,
+            )
             self._run(f"topics of {kind}", publisher.publish, publisher.close)
         settings = self._settings
         webhooks = Webhooks(

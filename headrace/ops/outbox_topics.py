@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from headrace.log.outbox import Lane, OutboxRecord, OutboxTopic
+from headrace.log.outbox import COMMIT_SECONDS, Lane, OutboxRecord, OutboxTopic
 from headrace.store.connection import Connection, Store
 
 AT_ONCE = 500
@@ -23,9 +23,15 @@ class OutboxTopics:
     """The topics of one kind of outbox, for some queries. Not for use by two threads."""
 
     def __init__(
-        self, kind: str, outbox: Outbox, store: Store, queries: Sequence[str], options: dict[str, str]
+        self,
+        kind: str,
+        outbox: Outbox,
+        store: Store,
+        queries: Sequence[str],
+        options: dict[str, str],
+        seconds: float = COMMIT_SECONDS,
     ) -> None:
-        self._kind, self._outbox = kind, outbox
+        self._kind, self._outbox, self._seconds = kind, outbox, seconds
         self._store, self._queries, self._options = store, queries, options
         self._open: dict[tuple[str, str], tuple[OutboxTopic, int]] = {}  # and the last position
 
@@ -47,7 +53,7 @@ class OutboxTopics:
         if key not in self._open:
             if not self._waiting(lane, lane.published):
                 return 0  # a producer is worth starting only for something
-            topic = OutboxTopic(self._kind, lane, self._options)
+            topic = OutboxTopic(self._kind, lane, self._options, self._seconds)
             # The marker may be ahead of the store after a crash, and Kafka forgets old markers.
             self._open[key] = (topic, max(topic.open(), lane.published))
         topic, after = self._open[key]
@@ -56,7 +62,9 @@ class OutboxTopics:
             try:
                 topic.publish(records)
             except BaseException:
-                del self._open[key]
+                # A broker that went away has most likely left the producers of all lanes stuck: waiting for
+                # the deadline of each, one after the other, would hold up everything for minutes.
+                self._open.clear()
                 raise
             after = records[-1].position
             self._open[key] = (topic, after)
