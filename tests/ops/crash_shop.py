@@ -141,9 +141,11 @@ class Shop:
         return int(waiting)
 
     def stop(self) -> None:
-        engine = self.engine()
-        engine.send_signal(signal.SIGTERM)
-        assert engine.wait(60) == 0, self.log.read_text()[-3000:]
+        """The one that runs, if any."""
+        for engine in self.engines[-1:]:
+            if engine.poll() is None:
+                engine.send_signal(signal.SIGTERM)
+                assert engine.wait(60) == 0, self.log.read_text()[-3000:]
 
     def rows(self, text: str, *values: object) -> list[tuple[Any, ...]]:
         with psycopg.connect(self.services.store_url) as connection:

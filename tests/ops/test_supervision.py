@@ -12,10 +12,11 @@ from headrace.ops.health import health_of
 from headrace.ops.pipeline import PipelineView
 from headrace.ops.reports import is_finished
 from headrace.ops.run import cause_of
-from tests.ops.test_crash import Shop, shop, wait_for
+from tests.ops.crash_shop import Shop, wait_for
+from tests.ops.test_crash import shop
 
 __all__ = ["shop"]
-FIRST, THEN = 500, 3_000  # records; a batch holds 600
+THEN = 3_000  # records; a batch of clickstream holds 800
 STEPS = {"decode", "judge", "publish", "views", "record"}
 CHECKPOINT = {"commitOffsets", "stateCommit"}  # the offsets of a repeated batch are there already
 
@@ -46,30 +47,40 @@ def test_only_finished_batches_are_reported() -> None:
 def test_a_failure_is_shown_and_sigterm_finishes_the_batch(shop: Shop) -> None:
     view = PipelineView(shop.loaded, connections_of(shop.services))
 
-    def source() -> dict[str, Any]:
-        return dict(view.now()["sources"][0])
+    def sources() -> dict[str, dict[str, Any]]:
+        return {source["source"]: source for source in view.now()["sources"]}
 
-    shop.send(FIRST, seed=5)
+    def are_done() -> bool:
+        return all(
+            seen["received"] == shop.sent[name]
+            and seen["state"] is not None
+            and set(seen["durations_ms"] or ()) >= STEPS | CHECKPOINT
+            for name, seen in sources().items()
+        )
+
     arm(shop.crash, "before_task_commit", "self")
-    engine = shop.start_engine()
-    wait_for(lambda: source()["received"] == FIRST and source()["state"] is not None)
-    wait_for(lambda: set(source()["durations_ms"] or ()) >= STEPS | CHECKPOINT)
-    seen = source()
-    assert (seen["status"], seen["failures"], seen["restarts"]) == ("running", 1, 1)
-    assert seen["last_failure"] and "\n" not in seen["last_failure"]
-    assert seen["unaccounted"] == seen["lag"]["records"] == 0
-    assert seen["latency_seconds"]["p99"] > 0
-    ids = seen["received"] - seen["duplicate"]
-    assert (seen["state"]["rows"], seen["state"]["bytes"] > 0) == (ids, True)
+    engine = shop.engine()
+    wait_for(are_done, "not everything was read")
+    [failed] = [seen for seen in sources().values() if seen["failures"]]
+    assert (failed["failures"], failed["restarts"]) == (1, 1)
+    assert failed["last_failure"] and "\n" not in failed["last_failure"]
+    for seen in sources().values():
+        assert seen["status"] == "running"
+        assert seen["unaccounted"] == seen["lag"]["records"] == 0
+        assert seen["latency_seconds"]["p99"] > 0
+        ids = seen["received"] - seen["duplicate"]
+        assert (seen["state"]["rows"], seen["state"]["bytes"] > 0) == (ids, True)
     assert health_of(view.now())["status"] in ("ok", "degraded")  # the first batches may miss their promise
 
     shop.send(THEN, seed=6)
-    wait_for(lambda: bool(batches(shop.folder, "offsets") - batches(shop.folder, "commits")))
+    wait_for(
+        lambda: bool(batches(shop.folder, "offsets") - batches(shop.folder, "commits")), "no batch began"
+    )
     engine.send_signal(signal.SIGTERM)
-    assert engine.wait(60) == 0, (shop.folder / "engine.log").read_text()[-3000:]
+    assert engine.wait(60) == 0, shop.log.read_text()[-3000:]
     assert batches(shop.folder, "offsets") == batches(shop.folder, "commits")
-    wait_for(lambda: source()["status"] == "stopped")
-    left = source()
+    wait_for(lambda: {seen["status"] for seen in sources().values()} == {"stopped"}, "it does not say so")
+    left = sources()["clickstream"]
     assert left["unaccounted"] == 0
     assert left["batch"]["batch_id"] == max(batches(shop.folder, "commits"))
     assert health_of(view.now())["status"] == "down"
