@@ -90,7 +90,8 @@ class GateBatches:
         try:
             return self._handle(held, measure_extent(held), batch_id, started_at, began)
         finally:
-            held._jdf.queryExecution().toRdd().unpersist(False)
+            # The rows are those of the plan's own RDD; what it makes of them is another one.
+            held._jdf.queryExecution().logical().rdd().unpersist(False)
 
     def _handle(
         self, held: DataFrame, extent: Extent, batch_id: int, started_at: datetime, began: float

@@ -86,13 +86,19 @@ def test_many_old_records_are_looked_up_by_a_join(
     check(spark, tmp_path, contract, stream(contract, seed=5, count=240), 120, None)
 
 
+def held(spark: SparkSession) -> set[int]:
+    return set(spark.sparkContext._jsc.getPersistentRDDs().keySet())
+
+
 def check(
     spark: SparkSession, folder: Path, contract: Contract, lines: list[bytes], size: int, arrival: str | None
 ) -> None:
     file = folder / "events.jsonl"
     file.write_bytes(b"".join(line + b"\n" for line in lines))
     given = Input(contract, file, PARTITIONS, arrival)
+    others = held(spark)
     audit = simulate(spark, [given], folder / "out", salt="", batch_size=size)
+    assert held(spark) <= others, "rows of a batch are still in memory"
     with (folder / "out" / f"{contract.name}.fates.csv").open(newline="") as rows:
         got = [row["fate"] for row in csv.DictReader(rows)]
     fates, clocks = expected(contract, file, arrival)
