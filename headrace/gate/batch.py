@@ -108,17 +108,22 @@ class GateBatches:
         clocks = self._clocks if self._clocks is not None else self._accounts.clocks()
         crash_point("before_publish")
         closest = self._views.closest if self._views is not None else None
-        judged, accepted = with_fates(held, extent, clocks, self.contract.lateness, closest)
+        judged, tallies = with_fates(held, extent, clocks, self.contract.lateness, closest)
+        accepted = sum(tally.accepted for tally in tallies)
         self._lap("judge", began)
         limit_arrow_rows(held, extent.longest)
-        send = inheritable_thread_target(judged.sparkSession)(self._send)
+        task = inheritable_thread_target(judged.sparkSession)(self._send)
+
+        def send() -> Future[list[Tally]]:
+            return self._aside.submit(task, judged, batch_id, clocks, tallies)
+
         # Few records are sent at once: that mostly waits for the broker. Many would keep all cores busy:
         # they are sent while the store, which works on one, merges what was derived from them.
-        sent = self._aside.submit(send, judged, batch_id, clocks) if facts.scanned < FEW else None
+        sent = send() if facts.scanned < FEW else None
         try:
             parts = self._derive(judged, extent, clocks, facts.scanned)
             self._lap("views", began)
-            sent = sent or self._aside.submit(send, judged, batch_id, clocks)
+            sent = sent or send()
             published = partial(self._published, sent, facts, clocks, extent, accepted)
             batch = Batch(self._accounts.query, batch_id, started_at, published, accepted)
             self._accounts.record(batch, parts)
@@ -149,14 +154,14 @@ class GateBatches:
     def _lap(self, step: str, began: float) -> None:
         self.timings[step] = time.perf_counter() - began - sum(self.timings.values())
 
-    def _send(self, judged: DataFrame, batch_id: int, clocks: dict[int, int | None]) -> list[Tally]:
+    def _send(
+        self, judged: DataFrame, batch_id: int, clocks: dict[int, int | None], accepted: list[Tally]
+    ) -> list[Tally]:
+        """What is published is counted where Kafka acknowledges it; what is not, as it was judged."""
         if self.publish:
             return self._topics.publish(judged, batch_id, clocks)
-        accepted = judged.where(F.col("fate") == ACCEPTED).groupBy("partition")
-        counted = accepted.agg(F.count("*"), F.max("event_time")).collect()
         others = judged.where(F.col("fate") != ACCEPTED)
-        published = self._topics.publish(others, batch_id, clocks)
-        return published + [Tally(p, accepted=n, clock=clock) for p, n, clock in counted]
+        return self._topics.publish(others, batch_id, clocks) + accepted
 
     def _derive(self, judged: DataFrame, extent: Extent, clocks: Clocks, rows: int) -> Mapping[str, Any]:
         if self._views is None:

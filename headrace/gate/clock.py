@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from headrace.fates import ACCEPTED, LATE, REJECTED
+from headrace.fates import ACCEPTED, LATE, REJECTED, Tally
 from headrace.windows import MICROSECOND
 
 Clocks = Mapping[int, int | None]  # partition → microseconds
@@ -73,14 +73,14 @@ def measure_extent(held: DataFrame) -> Extent:
 
 def with_fates(
     held: DataFrame, extent: Extent, clocks: Clocks, lateness: timedelta, closest: timedelta | None = None
-) -> tuple[DataFrame, int]:
+) -> tuple[DataFrame, list[Tally]]:
     """Adds `fate`, and `clock` for records so old that somebody asks for it: the lateness, or `closest`.
 
-    The clock is that of the partition just before the record. Returns also how many records are accepted.
+    The clock is that of the partition just before the record. Returns also what each partition accepts.
     """
     allowed = (lateness if closest is None else min(lateness, closest)) // MICROSECOND
     before, sound = _clocks_before(extent, clocks), extent.times != NEVER
-    accepted = int(np.count_nonzero(sound & (extent.times >= before - lateness // MICROSECOND)))
+    accepted = _tallies(extent, sound & (extent.times >= before - lateness // MICROSECOND))
     [old] = np.nonzero(sound & (extent.times < before - allowed))
     rejected = F.col("reasons").isNotNull()
     if not len(old):
@@ -92,6 +92,15 @@ def with_fates(
     is_late = F.col("event_time") < F.col("clock") - lateness // MICROSECOND
     fate = F.when(rejected, REJECTED).when(is_late, LATE).otherwise(ACCEPTED)
     return timed.select("*", fate.alias("fate")), accepted
+
+
+def _tallies(extent: Extent, is_accepted: npt.NDArray[np.bool_]) -> list[Tally]:
+    found = []
+    for partition, mine in extent.spans():
+        times = extent.times[mine][is_accepted[mine]]
+        if len(times):
+            found.append(Tally(partition, accepted=len(times), clock=int(times.max())))
+    return found
 
 
 def _clocks_before(extent: Extent, clocks: Clocks) -> Numbers:

@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psycopg
 from confluent_kafka import Consumer, TopicPartition
 
 from headrace.app import Source
-from headrace.connections import Connections
+from headrace.connections import Connections, query_name
 from headrace.contracts import Contract, load_contract
 from headrace.fates import ACCEPTED, LATE, REJECTED
 from headrace.local.connect import connections_of
@@ -43,16 +44,36 @@ def test_batch_sizes_change_no_fate(services: Services, spark: SparkSession, tmp
     assert len(small) > EVENTS * 0.9
     assert {fate for fate, _ in small.values()} == {ACCEPTED, REJECTED, LATE}
     assert small == large
+    silent = _fates(spark, tmp_path, connections, records, 90_000, publish=False)
+    assert silent == {place: known for place, known in large.items() if known[0] != ACCEPTED}
+    assert _ledger(connections, 90_000) == _ledger(connections, 100_000)
+
+
+def _ledger(connections: Connections, size: int) -> list[tuple[object, ...]]:
+    """What became of the records of each partition, and how far its clock is."""
+    with psycopg.connect(connections.store_url) as store:
+        return store.execute(
+            "SELECT partition, sum(received), sum(accepted), sum(rejected), sum(late), sum(duplicate),"
+            " max(clock)"
+            " FROM headrace.ledger WHERE query = %s GROUP BY 1 ORDER BY 1",
+            (query_name("replay", f"replayed_{size}"),),
+        ).fetchall()
 
 
 def _fates(
-    spark: SparkSession, folder: Path, connections: Connections, records: list[Record], size: int
+    spark: SparkSession,
+    folder: Path,
+    connections: Connections,
+    records: list[Record],
+    size: int,
+    *,
+    publish: bool = True,
 ) -> dict[tuple[int, int], tuple[int, bytes | None]]:
     """Fate and value of each source coordinate; one that is missing was a duplicate."""
     contract = replace(load_contract(TURANMART / "contracts" / "clickstream.yaml"), name=f"replayed_{size}")
     ensure_topics(contract, connections.librdkafka)
     produce(iter(records), connections.librdkafka, lambda _: contract.topics.raw, rate=None)
-    source = Source(contract.name, max_batch=size)
+    source = Source(contract.name, publish=publish, max_batch=size)
     places = {"checkpoints": str(folder / "checkpoints"), "slots": folder / "slots"}
     gate = GateQuery(spark, "replay", contract, source, connections, salt="s", **places)  # type: ignore[arg-type]
     assert gate.start(available_now=True).awaitTermination(DEADLINE)
