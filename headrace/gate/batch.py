@@ -124,7 +124,7 @@ class GateBatches:
             parts = self._derive(judged, extent, clocks, facts.scanned)
             self._lap("views", began)
             sent = sent or send()
-            published = partial(self._published, sent, facts, clocks, extent, accepted)
+            published = partial(self._published, batch_id, sent, facts, clocks, extent, accepted)
             batch = Batch(self._accounts.query, batch_id, started_at, published, accepted)
             self._accounts.record(batch, parts)
         finally:
@@ -170,6 +170,7 @@ class GateBatches:
 
     def _published(
         self,
+        batch_id: int,
         sent: Future[list[Tally]],
         facts: BatchFacts,
         clocks: dict[int, int | None],
@@ -199,7 +200,7 @@ class GateBatches:
                 )
             )
         outcome = Outcome(tuple(entries), facts.duplicates, facts.dropped, _enriched(tallies))
-        _check(outcome, accepted, self.contract.name)
+        _check(outcome, accepted, f"batch {batch_id} of {self.contract.name}")
         return outcome
 
 
@@ -216,18 +217,18 @@ def _enriched(tallies: list[Tally]) -> dict[str, EnrichedPart]:
     return parts
 
 
-def _check(outcome: Outcome, accepted: int, source: str) -> None:
+def _check(outcome: Outcome, accepted: int, batch: str) -> None:
     """What was published must be what was to be; duplicates by subtraction what Spark's operator counted."""
     rest = sum(entry.duplicate for entry in outcome.entries)
     hint = "the batch is not recorded; headrace audit --recount names the offsets"
     if rest != outcome.duplicates or any(entry.duplicate < 0 for entry in outcome.entries):
         raise LeakError(
-            f"{source}: {rest} records of a batch are neither accepted, rejected nor late,"
+            f"{batch}: {rest} records are neither accepted, rejected nor late,"
             f" but Spark counted {outcome.duplicates} duplicates",
             hint=hint,
         )
     if outcome.accepted != accepted:
         raise LeakError(
-            f"{source}: {accepted} records of a batch are accepted, but {outcome.accepted} were published",
+            f"{batch}: {accepted} records are accepted, but {outcome.accepted} were published",
             hint=hint,
         )
