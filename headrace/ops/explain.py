@@ -25,7 +25,7 @@ from headrace.ops.explain_events import Judge, Labels, candidates, needs_spark, 
 from headrace.ops.explain_row import RowReader, Spans, StoredRow
 from headrace.ops.explanation import Event, Explanation, Missed
 from headrace.store.connection import Store
-from headrace.views.panes import OTHER
+from headrace.views.pane_rows import OTHER
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,7 +19,7 @@ from headrace.log.scan import LogRecord
 from headrace.metrics import Metric
 from headrace.ops.explain_row import Spans
 from headrace.ops.explanation import Event
-from headrace.views.panes import NONE
+from headrace.views.pane_rows import NONE
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

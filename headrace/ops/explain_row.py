@@ -22,7 +22,7 @@ from headrace.store.connection import Connection, Store
 from headrace.store.metric_export import shown_columns
 from headrace.store.metric_shape import ALL
 from headrace.store.metric_tables import table_name
-from headrace.views.panes import OTHER
+from headrace.views.pane_rows import OTHER
 
 # An event is at most as new as the clock after its batch. Once a batch has moved the clock beyond the end and
 # final_after, whatever comes in later batches has missed the window.

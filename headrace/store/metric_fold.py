@@ -12,7 +12,7 @@ from headrace.store.metric_export import export, export_counts
 from headrace.store.metric_merge import MetricStore
 from headrace.store.metric_tables import STATEMENTS, define
 from headrace.store.source_accounts import Watermarks
-from headrace.views.panes import Panes
+from headrace.views.pane_rows import Panes
 from headrace.views.resolve import ResolvedMetric
 
 

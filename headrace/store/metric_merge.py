@@ -14,7 +14,7 @@ from headrace.store.metric_parts import with_row, within_batch
 from headrace.store.metric_shape import MetricShape, column_list
 from headrace.store.metric_spread import Spread
 from headrace.store.times import EPOCH, to_time
-from headrace.views.panes import Panes
+from headrace.views.pane_rows import Panes
 from headrace.views.resolve import ResolvedMetric
 from headrace.windows import MICROSECOND
 
@@ -96,7 +96,7 @@ class MetricStore:
         if watermark is None:
             return False
         published = watermark - self._shape.metric.preliminary_after // MICROSECOND
-        return any(pane + self._shape.metric.window.hop_us <= published for pane, *_ in panes.rows)
+        return bool((panes.starts + self._shape.metric.window.hop_us <= published).any())
 
     def forget_old(self, connection: Connection) -> None:
         """What is kept beside the table lasts as long as its rows."""
@@ -111,13 +111,12 @@ class MetricStore:
 
     def _refuse_final(self, panes: Panes, watermark: int | None) -> None:
         window = self._shape.metric.window
-        for pane, missed, *_ in panes.rows:
-            end = pane + window.hop_us * (missed + 1)
-            if (
-                missed < window.panes
-                and watermark is not None
-                and end + self._shape.metric.final_us <= watermark
-            ):
+        if watermark is None:
+            return
+        for rows in panes.rows:
+            ends = rows.panes + window.hop_us * (rows.missed + 1)
+            final = ends + self._shape.metric.final_us <= watermark
+            if (final & (rows.missed < window.panes)).any():
                 raise LeakError(
                     f"metric {self._shape.metric.name}: an event would change a final window",
                     hint="the batch is not recorded; this is a defect, please report it",

@@ -11,7 +11,7 @@ from headrace.measures import Measure
 from headrace.store.connection import Connection
 from headrace.store.metric_shape import ALL, Key, MetricShape, column_list, make_scratch
 from headrace.views.packed import merge_packed
-from headrace.views.panes import OTHER, Panes
+from headrace.views.pane_rows import OTHER, Panes
 from headrace.views.resolve import packed_columns
 
 
@@ -73,11 +73,13 @@ class Packed:
 
     def _packed_values(self, name: str, measure: Measure, panes: Panes) -> Iterator[tuple[Key, Any]]:
         if measure.kind == "top":
-            for pane, missed, grouping, labels, item, count in panes.counts.get(name, ()):
-                for key in self._shape.windows(pane, missed, grouping, labels):
-                    yield key, (item, count)
+            for rows in panes.counts.get(name, ()):
+                for pane, missed, (*labels, item), count in rows.one_by_one(0):
+                    for key in self._shape.windows(pane, missed, rows.grouping, labels):
+                        yield key, (item, int(count))
             return
-        for pane, missed, grouping, labels, items in panes.rows:
-            sketch = items[self._shape.places[f"{name}__sketch"]]
-            for key in self._shape.windows(pane, missed, grouping, labels):
-                yield key, bytes.fromhex(sketch) if sketch else None
+        for rows in panes.rows:
+            for pane, missed, own, sketches in rows.one_by_one(self._shape.places[f"{name}__sketch"]):
+                for key in self._shape.windows(pane, missed, rows.grouping, own):
+                    for sketch in sketches:
+                        yield key, sketch

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from psycopg import sql
 
 from headrace.store.connection import Connection
 from headrace.store.metric_tables import key_columns, table_name
 from headrace.store.times import EPOCH, to_time
-from headrace.views.panes import Panes
+from headrace.views.pane_rows import Panes
 from headrace.views.resolve import ResolvedMetric
 from headrace.windows import MICROSECOND
 
@@ -19,6 +19,7 @@ ALL = "(all)"
 # How many texts a measure has in a pane's values; a top has rows of its own.
 TEXTS = {"mean": 2, "variance": 3, "stddev": 3, "first": 2, "last": 2, "top": 0}
 Key = tuple[Any, ...]
+Label = TypeVar("Label")
 
 
 class MetricShape:
@@ -42,7 +43,8 @@ class MetricShape:
     def grouping(self, number: int) -> str:
         return ",".join(self.metric.groupings[number]) or "all"
 
-    def labels(self, number: int, labels: Sequence[str]) -> list[str]:
+    def labels(self, number: int, labels: Sequence[Label]) -> list[Label | str]:
+        """One for each dimension of the metric, from those of a grouping."""
         return [ALL if place is None else labels[place] for place in self._label_places[number]]
 
     def windows(self, pane: int, missed: int, grouping: int, labels: Sequence[str]) -> Iterator[Key]:
@@ -56,7 +58,7 @@ class MetricShape:
     def window_starts(self, panes: Panes) -> list[datetime]:
         """Of all rows that a batch touches, so that a join needs to look at no others."""
         window = self.metric.window
-        first = {row[0] + window.hop_us - window.size // MICROSECOND for row in panes.rows}
+        first = {pane + window.hop_us - window.size // MICROSECOND for pane in panes.starts.tolist()}
         starts = {start + k * window.hop_us for start in first for k in range(window.panes)}
         return [EPOCH + start * MICROSECOND for start in sorted(starts)]
 

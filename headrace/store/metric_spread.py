@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Iterator
 from datetime import datetime
-from itertools import chain
 from typing import Any
 
+import numpy as np
 from psycopg import sql
 
 from headrace.store.connection import Connection
+from headrace.store.copy_lines import NULL, Texts, copy_rows, texts_of
 from headrace.store.metric_parts import within_batch
 from headrace.store.metric_shape import MetricShape, column_list, make_scratch
 from headrace.store.times import EPOCH
-from headrace.views.panes import OTHER, Panes
+from headrace.views.pane_rows import OTHER, PaneRows, Panes
 from headrace.windows import MICROSECOND
 
 logger = logging.getLogger(__name__)
 
-NULL = "\\N"
 HERE = sql.SQL('window_start = %s AND window_end = %s AND "grouping" = %s')
-SPECIAL = re.compile(r"[\\\t\n\r]")
 BOUNDS = 10_000  # windows whose number of groups is remembered
-ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
 
 
 class Spread:
@@ -43,16 +39,19 @@ class Spread:
         windows = [("window_start", "timestamptz"), ("window_end", "timestamptz")]
         counts = [("events", "bigint"), ("late_events", "bigint")]
         make_scratch(connection, self._shape.spread, [*windows, *groups, *counts, *sums])
-        self.has_twins = metric.window.panes == 1 and any(row[1] for row in panes.rows)
+        self.has_twins = metric.window.panes == 1 and panes.misses
         if metric.window.panes == 1:
-            self._copy(connection, self._shape.spread, self._window_lines(panes))
+            for rows in panes.rows:
+                for mine in (rows,) if not rows.missed.any() else rows.in_time_and_missed():
+                    self._copy_windows(connection, mine)
             return
         make_scratch(
             connection,
             self._shape.panes,
             [("pane", "timestamptz"), ("missed", "int"), *groups, counts[0], *sums],
         )
-        self._copy(connection, self._shape.panes, self._pane_lines(panes))
+        for rows in panes.rows:
+            self._copy_panes(connection, rows)
         in_time = sql.SQL("FILTER (WHERE k >= missed)")
         connection.execute(
             sql.SQL(
@@ -71,43 +70,27 @@ class Spread:
             )
         )
 
-    def _copy(self, connection: Connection, table: sql.Identifier, lines: str) -> None:
-        with (
-            connection.cursor() as cursor,
-            cursor.copy(sql.SQL("COPY {} FROM STDIN").format(table)) as copy,
-        ):
-            copy.write(lines)
-
-    def _window_lines(self, panes: Panes) -> str:
+    def _copy_windows(self, connection: Connection, rows: PaneRows) -> None:
         """Where a window is one pane, its pane is its row: what was missed counts as late alone."""
         size = self._shape.metric.window.size
-        spans = {pane: f"{(at := _time(pane))}\t{at + size}" for pane in {row[0] for row in panes.rows}}
-        lines = []
-        for pane, missed, head, count, texts in self._texts(panes):
-            if missed:
-                lines.append("\t".join((spans[pane], head, "0", count, *[NULL] * len(texts))))
-            else:
-                lines.append("\t".join((spans[pane], head, count, "0", *texts)))
-        return "\n".join(lines) + "\n"
+        starts = texts_of(rows.panes, lambda pane: str(_time(pane)))
+        ends = texts_of(rows.panes, lambda pane: str(_time(pane) + size))
+        counts, values = [rows.values[0], "0"], self._values(rows)
+        if rows.missed.any():
+            counts, values = ["0", rows.values[0]], [NULL] * len(values)
+        copy_rows(connection, self._shape.spread, [starts, ends, *self._group(rows), *counts, *values])
 
-    def _pane_lines(self, panes: Panes) -> str:
-        times = {pane: str(_time(pane)) for pane in {row[0] for row in panes.rows}}
-        lines = [
-            "\t".join((times[pane], str(missed), head, count, *texts))
-            for pane, missed, head, count, texts in self._texts(panes)
-        ]
-        return "\n".join(lines) + "\n"
+    def _copy_panes(self, connection: Connection, rows: PaneRows) -> None:
+        starts = texts_of(rows.panes, lambda pane: str(_time(pane)))
+        missed = texts_of(rows.missed, str)
+        cells = [starts, missed, *self._group(rows), rows.values[0], *self._values(rows)]
+        copy_rows(connection, self._shape.panes, cells)
 
-    def _texts(self, panes: Panes) -> Iterator[tuple[int, int, str, str, list[str]]]:
-        """Pane, missed windows, group, events and values in the text format of COPY."""
-        at = [self._shape.places[part.column] for part in self._shape.resolved.parts]
-        names = [self._shape.grouping(n) for n, _ in enumerate(self._shape.metric.groupings)]
-        escaped = _escape if _has_special(panes) else str
-        for pane, missed, grouping, labels, items in panes.rows:
-            own = self._shape.labels(grouping, labels)
-            head = "\t".join((names[grouping], *map(escaped, own)))
-            texts = [NULL if (text := items[n]) is None else escaped(text) for n in at]
-            yield pane, missed, head, str(items[0]), texts
+    def _group(self, rows: PaneRows) -> list[Texts | str]:
+        return [self._shape.grouping(rows.grouping), *self._shape.labels(rows.grouping, rows.labels)]
+
+    def _values(self, rows: PaneRows) -> list[Texts | str]:
+        return [rows.values[self._shape.places[part.column]] for part in self._shape.resolved.parts]
 
     def guard(self, connection: Connection, panes: Panes) -> None:
         """Groups beyond the limit of a window are merged into one, `(other)`; who is in stays in."""
@@ -123,19 +106,19 @@ class Spread:
     def _perhaps_crowded(self, panes: Panes) -> list[tuple[datetime, int]]:
         """Windows and groupings that may have more groups than allowed, by an upper bound of their number."""
         window = self._shape.metric.window
-        added: dict[tuple[int, int], int] = {}
-        for pane, _, grouping, *_ in panes.rows:
-            added[pane, grouping] = added.get((pane, grouping), 0) + 1
         if len(self._bounds) > BOUNDS:
             self._bounds.clear()
         crowded = []
-        for (pane, grouping), rows in added.items():
-            for k in range(window.panes):
-                key = (_time(pane + window.hop_us * (k + 1)), grouping)
-                # A window that this process has not seen may be full already.
-                self._bounds[key] = self._bounds.get(key, self._shape.metric.limit) + rows
-                if self._bounds[key] > self._shape.metric.limit:
-                    crowded.append(key)
+        for rows in panes.rows:
+            for pane, added in zip(
+                *(c.tolist() for c in np.unique(rows.panes, return_counts=True)), strict=True
+            ):
+                for k in range(window.panes):
+                    key = (_time(pane + window.hop_us * (k + 1)), rows.grouping)
+                    # A window that this process has not seen may be full already.
+                    self._bounds[key] = self._bounds.get(key, self._shape.metric.limit) + added
+                    if self._bounds[key] > self._shape.metric.limit:
+                        crowded.append(key)
         return list(dict.fromkeys(crowded))
 
     def _count(self, connection: Connection, place: tuple[Any, ...]) -> tuple[int, int]:
@@ -185,16 +168,6 @@ class Spread:
                 "metric %s, window %s: %d groups beyond the limit of %d went to (other)",
                 *(self._shape.metric.name, place[0].isoformat(), moved, self._shape.metric.limit),
             )
-
-
-def _has_special(panes: Panes) -> bool:
-    """Whether any text of the batch needs escaping; almost none ever does."""
-    texts = chain.from_iterable((*row[3], *row[4]) for row in panes.rows)
-    return SPECIAL.search("".join(filter(None, texts))) is not None
-
-
-def _escape(text: str) -> str:
-    return text.translate(ESCAPES)
 
 
 def _time(micros: int) -> datetime:

@@ -1,88 +1,82 @@
-"""What a measure is in Spark SQL: its partial results as aggregates of one input each."""
+"""The partial results of a measure: aggregates of one input each, that Spark or Arrow can compute."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from headrace.measures import HLL_LG_K, Measure
+from headrace.measures import Measure
 
-# An aggregate over these is a number in a fixed place of a row, which Spark updates where it is.
-FIXED = ("int", "bigint", "double", "boolean", "timestamp", "date")
+How = Literal["count", "sum", "min", "max", "first", "first_at", "last", "last_at", "distinct", "quantiles"]
 PLACE = "struct(__event_time, __partition, __offset)"
 ROUNDED, SQUARED = "decimal(14,4)", "decimal(29,8)"
 
 
 @dataclass(frozen=True)
 class Aggregate:
-    """`how` is the text of the aggregate with `{}` for its input; `type` is the input's, if it is fixed."""
+    """`input` is an expression of Spark SQL over an event. `first_at` is where the first was found."""
 
-    how: str
+    how: How
     input: str
-    type: str = ""
 
     @property
     def text(self) -> str:
-        return self.how.format(self.input)
+        """The result as a text, in Spark SQL; what only Arrow computes has none."""
+        match self.how:
+            case "count" | "sum" | "min" | "max":
+                return f"CAST({self.how}({self.input}) AS STRING)"
+            case "first" | "last":
+                end = "min" if self.how == "first" else "max"
+                return f"CAST({end}_by({self.input}, {self._place}) AS STRING)"
+            case "first_at" | "last_at":
+                found = f"{'min' if self.how == 'first_at' else 'max'}({self._place})"
+                parts = ", ".join(f"{found}.{name}" for name in ("__event_time", "__partition", "__offset"))
+                return f"CASE WHEN {found} IS NOT NULL THEN concat('{{', concat_ws(',', {parts}), '}}') END"
+        raise ValueError(self.how)
+
+    @property
+    def _place(self) -> str:
+        return f"CASE WHEN {self.input} IS NOT NULL THEN {PLACE} END"
 
 
-EVENTS = Aggregate("CAST(count({}) AS STRING)", "1", "int")
+EVENTS = Aggregate("count", "1")
 
 
 def aggregates(measure: Measure, type_: str) -> list[Aggregate]:
-    """The partial results of a measure, each as a text, in the order of its parts."""
+    """The partial results of a measure, in the order of its parts."""
     if measure.kind == "count":
-        return [_count("1", measure.where)]
-    value = _if(measure, f"({measure.expression})")
+        return [_count(measure.where)]
+    value = f"({measure.expression})"
+    if measure.where:
+        value = f"CASE WHEN ({measure.where}) THEN {value} END"
     match measure.kind:
         case "sum":
-            return [_sum(*_exact(value, type_))]
+            return [Aggregate("sum", _exact(value, type_))]
         case "mean":
-            return [_sum(*_exact(value, type_)), _count("1", f"{value} IS NOT NULL")]
+            return [Aggregate("sum", _exact(value, type_)), _count(f"{value} IS NOT NULL")]
         case "variance" | "stddev":
             rounded = f"try_cast({value} AS {ROUNDED})"
-            squared = f"{rounded} * {rounded}"
-            return [_sum(rounded, ROUNDED), _sum(squared, SQUARED), _count("1", f"{rounded} IS NOT NULL")]
+            squared = f"CAST({rounded} * {rounded} AS {SQUARED})"
+            return [Aggregate("sum", rounded), Aggregate("sum", squared), _count(f"{rounded} IS NOT NULL")]
         case "min" | "max":
-            fixed = type_ if type_ in FIXED or type_.startswith("decimal") else ""
-            return [Aggregate(f"CAST({measure.kind}({{}}) AS STRING)", value, fixed)]
-        case "first" | "last":
-            return _at_the_end(value, "min" if measure.kind == "first" else "max")
+            return [Aggregate(measure.kind, f"nanvl({value}, NULL)" if type_ == "double" else value)]
+        case "first":
+            return [Aggregate("first", value), Aggregate("first_at", value)]
+        case "last":
+            return [Aggregate("last", value), Aggregate("last_at", value)]
         case "distinct":
-            return [Aggregate(f"hex(hll_sketch_agg({{}}, {HLL_LG_K}))", f"CAST({value} AS STRING)")]
+            return [Aggregate("distinct", f"CAST({value} AS STRING)")]
         case "quantiles":
-            return [Aggregate("hex(kll_sketch_agg_double({}))", f"CAST({value} AS DOUBLE)")]
+            return [Aggregate("quantiles", f"CAST({value} AS DOUBLE)")]
         case _:
             return []
 
 
-def _count(value: str, where: str) -> Aggregate:
-    return Aggregate(EVENTS.how, f"CASE WHEN ({where}) THEN {value} END" if where else value, "int")
+def _count(where: str) -> Aggregate:
+    return Aggregate("count", f"CASE WHEN ({where}) THEN 1 END") if where else EVENTS
 
 
-def _sum(value: str, type_: str) -> Aggregate:
-    return Aggregate("CAST(sum({}) AS STRING)", value, type_)
-
-
-def _at_the_end(value: str, end: str) -> list[Aggregate]:
-    place = f"CASE WHEN {value} IS NOT NULL THEN {PLACE} END"
-    found = f"{end}({place})"
-    parts = ", ".join(f"{found}.{name}" for name in ("__event_time", "__partition", "__offset"))
-    shown = f"CASE WHEN {found} IS NOT NULL THEN concat('{{', concat_ws(',', {parts}), '}}') END"
-    return [
-        Aggregate("{}", f"CAST({end}_by({value}, {place}) AS STRING)"),
-        Aggregate("{}", shown),
-    ]
-
-
-def _if(measure: Measure, value: str) -> str:
-    return f"CASE WHEN ({measure.where}) THEN {value} END" if measure.where else value
-
-
-def _exact(value: str, type_: str) -> tuple[str, str]:
+def _exact(value: str, type_: str) -> str:
     if type_ == "double":
-        return f"try_cast({value} AS DECIMAL(28,10))", "decimal(28,10)"
-    return (
-        (value, type_)
-        if type_.startswith("decimal")
-        else (f"CAST({value} AS DECIMAL(20,0))", "decimal(20,0)")
-    )
+        return f"try_cast({value} AS DECIMAL(28,10))"
+    return value if type_.startswith("decimal") else f"CAST({value} AS DECIMAL(20,0))"

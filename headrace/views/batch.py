@@ -9,7 +9,8 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.gate.clock import Clocks, Extent
-from headrace.views.panes import PaneJob, Watermarks
+from headrace.views.pane_plan import Watermarks
+from headrace.views.panes import PaneJob
 from headrace.views.resolve import ResolvedMetric
 
 METRICS = "metrics"

@@ -9,7 +9,7 @@ from typing import Any
 from datasketches import hll_sketch, hll_union, kll_doubles_sketch, tgt_hll_type
 
 from headrace.measures import HLL_LG_K, Measure, quantile_name
-from headrace.views.panes import OTHER
+from headrace.views.pane_rows import OTHER
 
 Columns = dict[str, Any]
 

@@ -23,7 +23,7 @@ from headrace.sessions import Sessions
 from headrace.views.accepted import FEW, accepted_events
 from headrace.views.aggregates import EVENTS, aggregates
 from headrace.views.expressions import rendered
-from headrace.views.panes import Watermarks
+from headrace.views.pane_plan import Watermarks
 from headrace.views.resolve import NUMBERS, PG_TYPES, Part, ResolvedMetric, resolve
 from headrace.windows import MICROSECOND
 

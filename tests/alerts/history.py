@@ -19,9 +19,10 @@ from headrace.store.metric_fold import MetricFold
 from headrace.store.source_accounts import SourceAccounts
 from headrace.views.alert_rule import make_rule
 from headrace.views.batch import METRICS
-from headrace.views.panes import Panes
+from headrace.views.pane_rows import Panes
 from headrace.views.resolve import ResolvedMetric
 from headrace.windows import Window
+from tests.views.pane_rows import pane_rows
 
 CONTRACT = Path(__file__).parents[1] / "views" / "sales.yaml"
 SECOND = 1_000_000
@@ -85,7 +86,8 @@ class History:
                 sums[place] = (events + cell.events, bad + cell.bad)
         panes = Panes(self._resolved, accepted=sum(n for (_, by, _), (n, _) in sums.items() if not by))
         for (pane, grouping, labels), (events, bad) in sums.items():
-            panes.rows.append((pane, 0, grouping, labels, [str(events), str(events), str(bad)]))
+            items = [str(events), str(events), str(bad)]
+            panes.rows.append(pane_rows(grouping, [(pane, 0, labels, items)]))
         entry = Entry(0, 0, 0, 0, 0, 0, 0, 0, {}, clock, clock)
         batch = Batch(self.query, next(self._batches), datetime.now(UTC), Outcome((entry,), 0, 0))
         self.accounts.record(connection, batch, {METRICS: [panes]})

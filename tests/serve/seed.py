@@ -30,9 +30,10 @@ from headrace.store.session_fold import SessionFold
 from headrace.store.source_accounts import SourceAccounts
 from headrace.store.times import to_micros
 from headrace.views.batch import METRICS
-from headrace.views.panes import Panes
+from headrace.views.pane_rows import Panes
 from headrace.views.resolve import ResolvedMetric
 from headrace.views.session_pieces import SESSIONS, Pieces, ResolvedSessions
+from tests.views.pane_rows import pane_rows
 
 TURANMART = Path(__file__).parent.parent.parent / "apps" / "turanmart"
 # What Spark would say about the expressions that are no plain counts.
@@ -128,15 +129,17 @@ class Seed:
         metric, made = resolved.metric, Panes(resolved, accepted=events)
         pane = (to_micros(at) or 0) // metric.window.hop_us * metric.window.hop_us
         for number, grouping in enumerate(metric.groupings):
-            for labels in self._groups(grouping):
-                made.rows.append((pane, 0, number, labels, self._items(resolved, events)))
-                for name, measure in metric.measures.items():
-                    if measure.kind == "top":
-                        counts = made.counts.setdefault(name, [])
-                        counts += [
-                            (pane, 0, number, labels, product, self._random.randint(1, 9))
-                            for product in LABELS["product_id"]
-                        ]
+            groups = list(self._groups(grouping))
+            rows = [(pane, 0, labels, self._items(resolved, events)) for labels in groups]
+            made.rows.append(pane_rows(number, rows))
+            for name, measure in metric.measures.items():
+                if measure.kind == "top":
+                    counted = [
+                        (pane, 0, (*labels, product), [str(self._random.randint(1, 9))])
+                        for labels in groups
+                        for product in LABELS["product_id"]
+                    ]
+                    made.counts.setdefault(name, []).append(pane_rows(number, counted))
         if late:
             self._add_late(made, metric, pane, late)
         return made
@@ -148,9 +151,8 @@ class Seed:
         missed = metric.window.panes
         for number, grouping in enumerate(metric.groupings):
             labels = next(iter(self._groups(grouping)))
-            made.rows.append(
-                (old, missed, number, labels, [str(late), *self._items(made.resolved, late)[1:]])
-            )
+            items = [str(late), *self._items(made.resolved, late)[1:]]
+            made.rows.append(pane_rows(number, [(old, missed, labels, items)]))
         for n in range(late):
             made.late.append(
                 {
@@ -172,20 +174,20 @@ class Seed:
         for n in range(max(len(LABELS.get(name, ("x",))) for name in grouping)):
             yield tuple(LABELS.get(name, ("x",))[n % len(LABELS.get(name, ("x",)))] for name in grouping)
 
-    def _items(self, resolved: ResolvedMetric, events: int) -> list[str | None]:
-        items: list[str | None] = [str(events)]
+    def _items(self, resolved: ResolvedMetric, events: int) -> list[Any]:
+        items: list[Any] = [str(events)]
         for name, measure in resolved.metric.measures.items():
             match measure.kind:
                 case "distinct":
                     sketch = hll_sketch(HLL_LG_K, tgt_hll_type.HLL_8)
                     for _ in range(events):
                         sketch.update(f"c-{self._random.randint(0, 10_000)}")
-                    items.append(sketch.serialize_compact().hex())
+                    items.append([sketch.serialize_compact()])
                 case "quantiles":
                     values = kll_doubles_sketch()
                     for _ in range(events):
                         values.update(self._random.lognormvariate(6, 0.5))
-                    items.append(values.serialize().hex())
+                    items.append([values.serialize()])
                 case "top":
                     pass
                 case "sum":
