@@ -18,7 +18,7 @@ from headrace.crash import crash_point
 from headrace.errors import DataError, LeakError
 from headrace.fates import ACCEPTED, EnrichedPart, Tally, by_partition, latest
 from headrace.gate.clock import Clocks, Extent, measure_extent, with_fates
-from headrace.gate.ledger import Batch, Entry, Outcome
+from headrace.gate.ledger import Batch, Entry, Judged, Outcome, Reach
 from headrace.log.progress import BatchFacts
 from headrace.log.publish import limit_arrow_rows
 
@@ -109,7 +109,7 @@ class GateBatches:
         crash_point("before_publish")
         closest = self._views.closest if self._views is not None else None
         judged, tallies = with_fates(held, extent, clocks, self.contract.lateness, closest)
-        accepted = sum(tally.accepted for tally in tallies)
+        known = Judged(sum(tally.accepted for tally in tallies), _reached(tallies, extent, clocks))
         self._lap("judge", began)
         limit_arrow_rows(held, extent.longest)
         task = inheritable_thread_target(judged.sparkSession)(self._send)
@@ -124,8 +124,8 @@ class GateBatches:
             parts = self._derive(judged, extent, clocks, facts.scanned)
             self._lap("views", began)
             sent = sent or send()
-            published = partial(self._published, batch_id, sent, facts, clocks, extent, accepted)
-            batch = Batch(self._accounts.query, batch_id, started_at, published, accepted)
+            published = partial(self._published, batch_id, sent, facts, clocks, extent, known)
+            batch = Batch(self._accounts.query, batch_id, started_at, published, known)
             self._accounts.record(batch, parts)
         finally:
             wait([sent] if sent else [])
@@ -175,7 +175,7 @@ class GateBatches:
         facts: BatchFacts,
         clocks: dict[int, int | None],
         extent: Extent,
-        accepted: int,
+        judged: Judged,
     ) -> Outcome:
         """Wait until everything is in its topic; then it is known what became of the batch."""
         began = time.perf_counter()
@@ -200,7 +200,7 @@ class GateBatches:
                 )
             )
         outcome = Outcome(tuple(entries), facts.duplicates, facts.dropped, _enriched(tallies))
-        _check(outcome, accepted, f"batch {batch_id} of {self.contract.name}")
+        _check(outcome, judged, f"batch {batch_id} of {self.contract.name}")
         return outcome
 
 
@@ -217,7 +217,15 @@ def _enriched(tallies: list[Tally]) -> dict[str, EnrichedPart]:
     return parts
 
 
-def _check(outcome: Outcome, accepted: int, batch: str) -> None:
+def _reached(tallies: list[Tally], extent: Extent, clocks: Clocks) -> dict[int, Reach]:
+    accepted = {tally.partition: tally.clock for tally in tallies}
+    return {
+        p: Reach(latest(clocks.get(p), accepted.get(p)), extent.log_times.get(p))
+        for p in {*accepted, *extent.log_times}
+    }
+
+
+def _check(outcome: Outcome, judged: Judged, batch: str) -> None:
     """What was published must be what was to be; duplicates by subtraction what Spark's operator counted."""
     rest = sum(entry.duplicate for entry in outcome.entries)
     hint = "the batch is not recorded; headrace audit --recount names the offsets"
@@ -227,8 +235,15 @@ def _check(outcome: Outcome, accepted: int, batch: str) -> None:
             f" but Spark counted {outcome.duplicates} duplicates",
             hint=hint,
         )
-    if outcome.accepted != accepted:
+    if outcome.accepted != judged.accepted:
         raise LeakError(
-            f"{batch}: {accepted} records are accepted, but {outcome.accepted} were published",
+            f"{batch}: {judged.accepted} records are accepted, but {outcome.accepted} were published",
             hint=hint,
         )
+    for partition, reach in outcome.reached.items():
+        expected = judged.reached.get(partition, reach)
+        if expected != reach:
+            raise LeakError(
+                f"{batch}: partition {partition} was to reach {expected}, but {reach} was published",
+                hint=hint,
+            )

@@ -29,6 +29,14 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Reach:
+    """Where a partition stands after a batch: its clock, and the log time of its newest record."""
+
+    clock: int | None
+    log_time: int | None
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What became of the records of a batch, and of its events in each enrichment."""
 
@@ -41,11 +49,23 @@ class Outcome:
     def accepted(self) -> int:
         return sum(entry.accepted for entry in self.entries)
 
+    @property
+    def reached(self) -> dict[int, Reach]:
+        return {entry.partition: Reach(entry.clock, entry.log_time) for entry in self.entries}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is known of a batch before its records are published: how many it accepts, how far it reaches."""
+
+    accepted: int
+    reached: Mapping[int, Reach]  # by partition
+
 
 class Batch:
     """A batch while it is recorded. Its outcome is known when its records are published: asking waits.
 
-    How many events it accepts is known before; `accepted` is counted from the entries where it is not given.
+    What was `judged` before that is taken from the entries where it is not given.
     """
 
     def __init__(
@@ -54,10 +74,10 @@ class Batch:
         batch_id: int,
         started_at: datetime,
         outcome: Outcome | Callable[[], Outcome],
-        accepted: int | None = None,
+        judged: Judged | None = None,
     ) -> None:
         self.query, self.batch_id, self.started_at = query, batch_id, started_at
-        self._outcome, self._accepted = outcome, accepted
+        self._outcome, self._judged = outcome, judged
 
     @cached_property
     def outcome(self) -> Outcome:
@@ -73,8 +93,12 @@ class Batch:
 
     @property
     def accepted(self) -> int:
-        return self._accepted if self._accepted is not None else self.outcome.accepted
+        return self._judged.accepted if self._judged is not None else self.outcome.accepted
+
+    @property
+    def reached(self) -> Mapping[int, Reach]:
+        return self._judged.reached if self._judged is not None else self.outcome.reached
 
     def under(self, query: str) -> Batch:
         """The same under another name."""
-        return Batch(query, self.batch_id, self.started_at, lambda: self.outcome, self._accepted)
+        return Batch(query, self.batch_id, self.started_at, lambda: self.outcome, self._judged)

@@ -48,7 +48,9 @@ class EnrichFold:
             if self._enrich.retry is None:
                 self._end(connection, self._waiting.take_all(connection), self._current()[0])
 
-    def merge(self, connection: Connection, batch: Batch, part: EnrichedPart, before: Watermarks) -> None:
+    def merge(
+        self, connection: Connection, batch: Batch, part: EnrichedPart, before: Watermarks, after: Watermarks
+    ) -> None:
         counts = Counter({outcome: n for outcome, n in part.counts.items() if outcome != PENDING})
         events = [event for packed in part.waiting for event in unpacked(packed)]
         taken = counts.total() + len(events)

@@ -41,7 +41,9 @@ class JoinFold:
         define(connection, self._shape)
         self._outcome.prepare(connection)
 
-    def merge(self, connection: Connection, batch: Batch, part: Taken, before: Watermarks) -> None:
+    def merge(
+        self, connection: Connection, batch: Batch, part: Taken, before: Watermarks, after: Watermarks
+    ) -> None:
         bounds = locked(connection, self._shape.app, self._join)
         late, rows = _split(part.rows, bounds.of(self._side))
         keyless = matched = 0

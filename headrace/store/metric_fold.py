@@ -31,10 +31,13 @@ class MetricFold:
             define(connection, self._app, resolved)
         self._alerts.prepare(connection, watermarks)
 
-    def merge(self, connection: Connection, batch: Batch, part: list[Panes], before: Watermarks) -> None:
+    def merge(
+        self, connection: Connection, batch: Batch, part: list[Panes], before: Watermarks, after: Watermarks
+    ) -> None:
         for mine in part:
             metric = mine.resolved.metric
-            self._tables[metric.name].merge(connection, mine, before.get(metric.window.time))
+            time = metric.window.time
+            self._tables[metric.name].merge(connection, mine, before.get(time), after.get(time))
         self._account(connection, batch.batch_id, part)
 
     def advance(

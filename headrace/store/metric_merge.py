@@ -26,18 +26,18 @@ class MetricStore:
         self._shape = MetricShape(app, resolved)
         self._spread, self._packed = Spread(self._shape), Packed(self._shape)
 
-    def merge(self, connection: Connection, panes: Panes, watermark: int | None) -> None:
-        """`watermark` is that before the batch: what it made final never changes."""
+    def merge(self, connection: Connection, panes: Panes, before: int | None, after: int | None) -> None:
+        """What was final before the batch never changes; a new row begins in the state it has after it."""
         if not panes.rows:
             return
-        self._refuse_final(panes, watermark)
+        self._refuse_final(panes, before)
         self._spread.load(connection, panes)
         self._spread.guard(connection, panes)
-        corrects = self._reaches_back(panes, watermark)
+        corrects = self._reaches_back(panes, before)
         windows = self._shape.window_starts(panes) if corrects else []
         if corrects:
             self._remember_touched(connection, windows, "preliminary", sql.SQL("published_at"))
-        self._upsert(connection)
+        self._upsert(connection, after)
         for name, measure in self._shape.resolved.packed.items():
             self._packed.merge(connection, name, measure, panes)
         if corrects:
@@ -122,14 +122,26 @@ class MetricStore:
                     hint="the batch is not recorded; this is a defect, please report it",
                 )
 
-    def _upsert(self, connection: Connection) -> None:
+    def _upsert(self, connection: Connection, watermark: int | None) -> None:
+        """A row that is new and already behind the watermark need not be touched again to be published."""
+        at = None if watermark is None else EPOCH + watermark * MICROSECOND
+        metric = self._shape.metric
+        final, published = (
+            None if at is None else at - wait for wait in (metric.final_after, metric.preliminary_after)
+        )
         parts = self._shape.resolved.parts
         counted = ["events", "late_events", *[part.column for part in parts]]
         columns, keys = column_list([*self._shape.keys, *counted]), column_list(self._shape.keys)
         changes = sql.SQL("excluded.events > 0 AND t.state IN ('preliminary', 'corrected')")
         merge = sql.SQL(
-            "INSERT INTO {table} AS t ({columns}, state, revision, updated_at)"
-            " SELECT {columns}, 'open', 0, now() FROM {added} s"
+            "INSERT INTO {table} AS t"
+            " ({columns}, state, revision, watermark, published_at, updated_at)"
+            " SELECT {columns}, CASE WHEN window_end <= %(final)s THEN 'final'"
+            " WHEN window_end <= %(published)s THEN 'preliminary' ELSE 'open' END,"
+            " coalesce(window_end <= %(published)s, false)::int,"
+            " CASE WHEN window_end <= %(published)s THEN %(at)s::timestamptz END,"
+            " CASE WHEN window_end <= %(published)s THEN now() END, now()"
+            " FROM {added} s"
             " ON CONFLICT ({keys}) DO UPDATE SET events = t.events + excluded.events,"
             " late_events = t.late_events + excluded.late_events, updated_at = now(),"
             " state = CASE WHEN {changes} THEN 'corrected' ELSE t.state END,"
@@ -142,7 +154,7 @@ class MetricStore:
             changes=changes,
             merged=sql.SQL("").join(with_row(part) for part in parts),
         )
-        connection.execute(merge)
+        connection.execute(merge, {"at": at, "final": final, "published": published})
 
     def _spread_rows(self) -> sql.Composable:
         """What the batch adds, one row for each key."""

@@ -80,7 +80,9 @@ class _PatternFold:
 class SequenceFold(_PatternFold):
     """Sequences and velocities: looked for when an event arrives, and told at once."""
 
-    def merge(self, connection: Connection, batch: Batch, part: Taken, before: Watermarks) -> None:
+    def merge(
+        self, connection: Connection, batch: Batch, part: Taken, before: Watermarks, after: Watermarks
+    ) -> None:
         arrivals = self._take(connection, batch, part, before)
         elements = self._rule.elements
         touched = {key for key, moment, *_ in arrivals if moment.mask & elements}
@@ -122,7 +124,9 @@ class SequenceFold(_PatternFold):
 class AbsenceFold(_PatternFold):
     """A start without its end: told when the watermark says that the end cannot come any more."""
 
-    def merge(self, connection: Connection, batch: Batch, part: Taken, before: Watermarks) -> None:
+    def merge(
+        self, connection: Connection, batch: Batch, part: Taken, before: Watermarks, after: Watermarks
+    ) -> None:
         self._take(connection, batch, part, before)
 
     def advance(self, connection: Connection, before: Watermarks, after: Watermarks, part: Any) -> None:

@@ -33,7 +33,9 @@ class SessionFold:
             name, anew = resolved.sessions.name, define(connection, self._app, resolved)
             self._totals[name].begin(connection, partial(self._stores[name].there, connection), anew=anew)
 
-    def merge(self, connection: Connection, batch: Batch, part: list[Pieces], before: Watermarks) -> None:
+    def merge(
+        self, connection: Connection, batch: Batch, part: list[Pieces], before: Watermarks, after: Watermarks
+    ) -> None:
         for pieces in part:
             name = pieces.resolved.sessions.name
             sealed, opened = self._stores[name].merge(connection, pieces)

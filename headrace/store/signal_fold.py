@@ -59,7 +59,9 @@ class SignalFold:
             open_lane(connection, self._query, self._signals.topic)
         self._scores.check(connection)
 
-    def merge(self, connection: Connection, batch: Batch, part: Taken, before: Watermarks) -> None:
+    def merge(
+        self, connection: Connection, batch: Batch, part: Taken, before: Watermarks, after: Watermarks
+    ) -> None:
         horizon = self._horizon(before)
         late = [row for row in part.rows if horizon is not None and row.event_time < horizon]
         if not self._signals.remembers:

@@ -9,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from headrace.contracts.model import Contract
 from headrace.fates import latest
-from headrace.gate.ledger import Batch
+from headrace.gate.ledger import Batch, Reach
 from headrace.store.changes import announce
 from headrace.store.connection import Connection, Store
 from headrace.store.times import to_micros, to_time
@@ -25,8 +25,10 @@ class Fold(Protocol):
     def prepare(self, connection: Connection, watermarks: Watermarks) -> None:
         """Create what is missing; raises AppError where a declaration does not fit its table."""
 
-    def merge(self, connection: Connection, batch: Batch, part: Any, before: Watermarks) -> None:
-        """`before` are the watermarks before the batch: what they made final never changes."""
+    def merge(
+        self, connection: Connection, batch: Batch, part: Any, before: Watermarks, after: Watermarks
+    ) -> None:
+        """The watermarks are those before the batch, which made final what never changes, and after it."""
 
     def advance(self, connection: Connection, before: Watermarks, after: Watermarks, part: Any) -> None:
         """The watermarks have moved, after a batch (whose part is given) or in silence (None)."""
@@ -86,20 +88,17 @@ class SourceAccounts:
             "SELECT set_config('enable_nestloop', 'off', true), set_config('enable_seqscan', 'off', true)"
         )
         before = self._watermarks(connection)
-        for name, part in parts.items():
-            self.folds[name].merge(connection, batch, part, before)
-        for name, enriched in batch.outcome.enriched.items():
-            # What an attempt before a restart published may no longer be declared.
-            if name in self.folds:
-                self.folds[name].merge(connection, batch, enriched, before)
-        pulses = {
-            **self._pulses,
-            **{e.partition: self._pulse(e.partition, e.clock, e.log_time) for e in batch.entries},
-        }
+        pulses = {**self._pulses, **{p: self._pulse(p, reach) for p, reach in batch.reached.items()}}
         after = {
             "event": latest(before.get("event"), watermark_of(pulses, self._idle)),
             "ingestion": latest(before.get("ingestion"), arrival_watermark_of(pulses, self._idle)),
         }
+        for name, part in parts.items():
+            self.folds[name].merge(connection, batch, part, before, after)
+        for name, enriched in batch.outcome.enriched.items():
+            # What an attempt before a restart published may no longer be declared.
+            if name in self.folds:
+                self.folds[name].merge(connection, batch, enriched, before, after)
         self._move(connection, after, datetime.now(UTC))
         for name, fold in self.folds.items():
             fold.advance(connection, before, after, parts.get(name))
@@ -142,9 +141,9 @@ class SourceAccounts:
 
         return bool(self.folds) and self._store.transact(move)
 
-    def _pulse(self, partition: int, clock: int | None, log_time: int | None) -> Pulse:
+    def _pulse(self, partition: int, reach: Reach) -> Pulse:
         known = self._pulses.get(partition, Pulse(None, None))
-        return Pulse(latest(known.clock, clock), latest(known.log_time, log_time))
+        return Pulse(latest(known.clock, reach.clock), latest(known.log_time, reach.log_time))
 
     def _watermarks(self, connection: Connection) -> dict[str, int | None]:
         rows = connection.execute(

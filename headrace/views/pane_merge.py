@@ -37,6 +37,10 @@ class Reduced:
             return None
         branch = self._plan.branches[number]
         table = _merged(branch, self._tables[number])
+        # In the order of the primary key: Postgres then adds to its index page by page.
+        table = table.sort_by(
+            [(name, "ascending") for name in ("pane", *[f"d{n}" for n, _ in enumerate(branch.dims)])]
+        )
         labels = [_label(table.column(f"d{n}")) for n, _ in enumerate(branch.dims)]
         values = [_shown(how, table.column(f"a{n}")) for n, how in enumerate(branch.hows)]
         panes, missed, events = (table.column(name).to_numpy() for name in ("pane", "missed", "a0"))
