@@ -16,7 +16,7 @@ from headrace.store.connection import Connection, Store
 
 _AT_ONCE = 10_000
 _ROWS = """
-    SELECT id, partition, "offset", log_time, version FROM {}
+    SELECT id, partition, "offset", log_time, scored_at, version FROM {}
     JOIN unnest(%s::int[], %s::bigint[], %s::bigint[]) AS span (place, first, after)
         ON partition = place AND "offset" >= first AND "offset" < after
     WHERE %s OR decision <> %s ORDER BY partition, "offset"

@@ -11,6 +11,8 @@ from headrace.ops.realtime_query import OBSERVED, RANKS, RealtimeQuery
 from headrace.ops.reports import QueryReporter, is_finished
 from headrace.store.connection import Store
 
+KEPT_CHANGES = 200
+
 
 class LaneReporter(QueryReporter):
     """Spark tells of a lane when a batch ends: once in `realtime_seconds`.
@@ -20,6 +22,7 @@ class LaneReporter(QueryReporter):
 
     def __init__(self, store: Store, app: str, lane: RealtimeQuery) -> None:
         super().__init__(store, app, lane)
+        self._lane = lane
         self._parts = [lane_part(signals) for signals in lane.signals]
 
     def _look(self) -> None:
@@ -31,14 +34,20 @@ class LaneReporter(QueryReporter):
         for told in (json.loads(one.json) for one in query.recentProgress):
             if told["batchId"] > self._batch and is_finished(told):
                 self._batch = int(told["batchId"])
-                self.report.progress = added(self.report.progress, told, self._parts)
+                changes, self._lane.table_changes = self._lane.table_changes, []
+                self.report.progress = added(self.report.progress, told, self._parts, changes)
 
 
-def added(before: dict[str, Any], told: dict[str, Any], parts: Collection[str] = ()) -> dict[str, Any]:
+def added(
+    before: dict[str, Any],
+    told: dict[str, Any],
+    parts: Collection[str] = (),
+    changes: Collection[float] = (),
+) -> dict[str, Any]:
     """The totals with one more batch; its own delays, or those before it if it sent nothing.
 
     `offsets` is where the lane goes on after it, and `begun` where each of its parts began: what an audit may
-    ask of the topics lies between the two.
+    ask of the topics lies between the two. `changes` are the times at which tables have changed.
     """
     observed = told.get("observedMetrics", {}).get(OBSERVED) or {}
     delays = observed.get("delays")
@@ -53,6 +62,7 @@ def added(before: dict[str, Any], told: dict[str, Any], parts: Collection[str] =
         "latency_ms": milliseconds or before.get("latency_ms"),
         "offsets": _offsets(told, "endOffset"),
         "begun": {part: begun.get(part, first) for part in parts},
+        "changes": [*before.get("changes", ()), *changes][-KEPT_CHANGES:],
     }
 
 

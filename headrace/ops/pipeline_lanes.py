@@ -24,10 +24,14 @@ def lane_facts(connection: Connection, loaded: LoadedApp) -> list[LaneFacts]:
 
 
 class LaneNotes(NamedTuple):
-    """What the lane of a source has noted: where it goes on, and since where each of its parts is in it."""
+    """What the lane of a source has noted: where it goes on, and since where each of its parts is in it.
+
+    `changes` are the times at which it took up other tables, in seconds.
+    """
 
     offsets: dict[int, int]
     begun: dict[str, dict[int, int]]
+    changes: tuple[float, ...] = ()
 
 
 def lane_part(signals: Signals) -> str:
@@ -40,7 +44,7 @@ def lane_notes(connection: Connection, query: str) -> LaneNotes:
     report = read_reports(connection, [query]).get(query)
     progress = report.progress if report is not None else {}
     begun = {part: _by_partition(offsets) for part, offsets in progress.get("begun", {}).items()}
-    return LaneNotes(_by_partition(progress.get("offsets", {})), begun)
+    return LaneNotes(_by_partition(progress.get("offsets", {})), begun, tuple(progress.get("changes", ())))
 
 
 def _by_partition(offsets: dict[str, int]) -> dict[int, int]:

@@ -23,6 +23,7 @@ from headrace.ops.pipeline_lanes import LaneNotes, lane_part
 from headrace.signals import Signals
 
 NAMED_IDS = 5
+APART_SECONDS = 10.0
 _ALWAYS = float("inf")
 
 
@@ -33,7 +34,13 @@ class Row(NamedTuple):
     partition: int
     offset: int
     log_time: datetime | None
+    scored_at: datetime
     version: str
+
+    @property
+    def logged(self) -> float:
+        """In seconds."""
+        return self.log_time.timestamp() if self.log_time is not None else 0.0
 
 
 class Place(NamedTuple):
@@ -88,7 +95,7 @@ class LaneRecount:
         self._told = {name: Told() for name in self._lane}
         self._ends = {topic: self._ends_of(topic) for topic in {signals.topic for signals in lane}}
         self._raw_ends = reader.ends(contract.topics.raw) if lane else {}
-        self._cut = dict.fromkeys(self._ends, 0.0)  # what was sent before this (milliseconds) may be gone
+        self._cut = dict.fromkeys(self._ends, -1.0)  # what was sent before this (milliseconds) may be gone
 
     @property
     def total(self) -> int:
@@ -102,7 +109,7 @@ class LaneRecount:
                 oldest.setdefault(record.partition, record.log_time)
                 self._take(topic, record)
             cut = [partition for partition, (low, _) in spans.items() if low > 0]
-            self._cut[topic] = max((float(oldest.get(p, _ALWAYS)) for p in cut), default=0.0)
+            self._cut[topic] = max((float(oldest.get(p, _ALWAYS)) for p in cut), default=-1.0)
 
     def prove(self, partition: int, offset: int, event_id: str | None) -> None:
         """The raw topic has this sound event."""
@@ -163,13 +170,19 @@ class LaneRecount:
         begun = self._notes.begun.get(lane_part(signals))
         if begun is None or row.offset >= self._notes.offsets.get(row.partition, 0):
             return "pending"
-        if row.offset < begun.get(row.partition, 0) or told.others_decided(row):
+        if (
+            row.offset < begun.get(row.partition, 0)
+            or row.logged * 1000 <= self._cut[signals.topic]
+            or told.others_decided(row)
+            or self._tables_changed(signals, row)
+        ):
             return "unjudged"
-        if cut := self._cut[signals.topic]:
-            logged = row.log_time.timestamp() * 1000 if row.log_time is not None else 0.0
-            if logged <= cut:
-                return "unjudged"
         return "lost"
+
+    def _tables_changed(self, signals: Signals, row: Row) -> bool:
+        """Whether lane and gate may have looked into different versions: both take them up within seconds."""
+        first, last = row.logged - APART_SECONDS, row.scored_at.timestamp() + APART_SECONDS
+        return bool(signals.tables) and any(first <= at <= last for at in self._notes.changes)
 
     def _unproven(self, told: Told) -> Iterator[tuple[Place, str]]:
         """Signals of raw records that break the contract, or are not there."""

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import pytest
 
-from headrace import App
+from headrace import App, table
 from headrace.errors import ServiceError
 from headrace.log.scan import LogRecord, Range, TopicReader
 from headrace.ops.audit_report import LaneAudit
@@ -18,6 +18,7 @@ from headrace.ops.claims import Claims
 from headrace.ops.pipeline_lanes import LaneNotes, lane_part
 from headrace.ops.recount import Recount
 from headrace.ops.recount_lanes import LaneRecount, Row
+from headrace.signals import Signals
 from tests.ops.test_recount import CONTRACT, NOON, RAW, event
 
 FAST = App("shop").signals(
@@ -76,7 +77,12 @@ def sent(**without: Any) -> list[dict[str, Any]]:
 
 
 def audited(
-    signals: list[Any], *, notes: LaneNotes = EVERYTHING, cut: int = 0, ranges: Range = (0, len(EVENTS))
+    signals: list[Any],
+    *,
+    notes: LaneNotes = EVERYTHING,
+    cut: int = 0,
+    ranges: Range = (0, len(EVENTS)),
+    mine: Signals = FAST,
 ) -> tuple[LaneAudit, list[str]]:
     raw = [LogRecord(0, n, _ms(logged(n)), value, ()) for n, value in enumerate(EVENTS)]
     topic = [
@@ -87,11 +93,11 @@ def audited(
     ]
     reader = cast(TopicReader, Log({RAW: raw, TOPIC: topic}, cut))
     claims = Claims({0: ranges}, {0: len(raw)}, {0: len(raw)}, CONTRACT.topics)
-    lane = LaneRecount(reader, claims, CONTRACT, [FAST], notes)
+    lane = LaneRecount(reader, claims, CONTRACT, [mine], notes)
     lane.read(lambda: None)
     Recount(CONTRACT, claims, {}, publish=False, on_event=lane.prove).read(reader, {}, lambda: None)
     rows = [
-        Row(f"fast:{e}", 0, offset, logged(offset), "1")
+        Row(f"fast:{e}", 0, offset, logged(offset), logged(offset + 2), "1")
         for e, offset in ROWS.items()
         if ranges[0] <= offset < ranges[1]
     ]
@@ -174,6 +180,19 @@ def test_a_rule_that_has_changed_may_have_decided_otherwise() -> None:
     assert (leaks, audit.in_topic, audit.unjudged) == ([], 3, 1), "d is between two rules"
     audit, leaks = audited([*sent(c=True, e=True), changed])
     assert audit.unaccounted == 1 and leaks[0].endswith("fast:c"), "c is between two signals of its own rule"
+
+
+def test_a_table_that_changed_between_the_two_may_have_decided_otherwise() -> None:
+    with_table = replace(FAST, tables=(table("levels", key="customer_id", file="levels.csv"),))
+    for seconds, mine, unjudged in (
+        (5, with_table, 1),
+        (17, with_table, 0),
+        (-7, with_table, 0),
+        (5, FAST, 0),
+    ):
+        notes = EVERYTHING._replace(changes=(logged(seconds).timestamp(),))
+        audit, leaks = audited(sent(c=True), notes=notes, mine=mine)
+        assert (audit.unjudged, len(leaks)) == (unjudged, 1 - unjudged), seconds
 
 
 def test_a_range_looks_at_its_own_events() -> None:

@@ -111,7 +111,8 @@ def test_a_report_says_between_which_offsets_signals_are_in_the_lane() -> None:
     assert (first["offsets"], first["begun"]) == ({"0": 5, "1": 2}, {one: {}})
     then = added(first, batch({"0": 5, "1": 2}, {"0": 9, "1": 4}), [one, two])
     assert (then["offsets"], then["begun"]) == ({"0": 9, "1": 4}, {one: {}, two: {"0": 5, "1": 2}})
-    without = added(then, batch({"0": 9, "1": 4}, {"0": 9, "1": 8}), [two])
+    without = added(then, batch({"0": 9, "1": 4}, {"0": 9, "1": 8}), [two], changes=[7.5])
+    assert (then["changes"], without["changes"]) == ([], [7.5])
     assert without["begun"] == {two: {"0": 5, "1": 2}}, "what has left the lane begins anew"
 
 
