@@ -72,6 +72,7 @@ def audit(
                         metrics=loaded.accounts_of(stream),
                         flows=loaded.flow_accounts_of(stream),
                         enriched=loaded.enriched_topics_of(stream),
+                        lane=loaded.lane_of(stream),
                         recount=recount,
                         on_progress=on_progress,
                     )
@@ -113,6 +114,7 @@ def show(reports: Sequence[AuditReport]) -> None:
     _show_metrics(console, reports)
     _show_flows(console, reports)
     _show_outboxes(console, reports)
+    _show_lanes(console, reports)
     for report in reports:
         _show_findings(report.findings)
         _show_recount(report)
@@ -168,6 +170,21 @@ def _show_outboxes(console: Console, reports: Sequence[AuditReport]) -> None:
             in_topic = ["-" if o.in_topic is None else str(o.in_topic)] if recounted else []
             counts = (str(o.handed), str(o.published), *in_topic, str(o.waiting), str(o.unaccounted))
             table.add_row(report.source, o.topic, *counts)
+    if table.row_count:
+        console.print(table)
+
+
+def _show_lanes(console: Console, reports: Sequence[AuditReport]) -> None:
+    from rich import box
+    from rich.table import Table
+
+    table = Table("source", "real-time signals", "topic", box=box.SIMPLE_HEAD)
+    for head in ("rows", "in the topic", "pending", "not judged", "repeated", "unaccounted"):
+        table.add_column(head, justify="right")
+    for report in reports:
+        for lane in report.lanes:
+            counts = (lane.rows, lane.in_topic, lane.pending, lane.unjudged, lane.repeated, lane.unaccounted)
+            table.add_row(report.source, lane.signals, lane.topic, *map(str, counts))
     if table.row_count:
         console.print(table)
 

@@ -55,6 +55,7 @@ def demo(
                 metrics=loaded.accounts_of(stream),
                 flows=loaded.flow_accounts_of(stream),
                 enriched=loaded.enriched_topics_of(stream),
+                lane=loaded.lane_of(stream),
                 recount=recount,
             )
             reports.append(report)

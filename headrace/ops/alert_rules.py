@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.ops.alert_rule import SOURCE, AlertRule, selector
 from headrace.ops.cost_rules import cost_rules
+from headrace.ops.lane_rules import lane_rules
 from headrace.ops.load import LoadedApp
 from headrace.ops.lookup_rules import lookup_rules
 from headrace.ops.promised_rules import promised_rules
@@ -26,6 +27,7 @@ def alert_rules(loaded: LoadedApp) -> list[AlertRule]:
         *cost_rules(loaded.name, example),
         *surprise_rules(loaded.name, example),
         *lookup_rules(loaded.app),
+        *lane_rules(loaded),
         _incident(loaded.name),
     ]
 

@@ -6,7 +6,7 @@ three output topics once more and judges every record again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from headrace.app import Source
 from headrace.connections import Connections, query_name
@@ -15,6 +15,7 @@ from headrace.errors import DataError
 from headrace.log.scan import Range, TopicReader
 from headrace.ops.audit_bounds import Bounds
 from headrace.ops.audit_flows import flow_findings
+from headrace.ops.audit_lanes import LaneReader
 from headrace.ops.audit_ledger import LedgerReader, LedgerView, PartitionRows
 from headrace.ops.audit_metrics import metric_findings
 from headrace.ops.audit_outboxes import outbox_findings
@@ -22,14 +23,18 @@ from headrace.ops.audit_report import (
     AuditReport,
     Fates,
     Finding,
+    LaneAudit,
     OutboxAudit,
     PartitionAudit,
     RecountReport,
     shown_ranges,
 )
 from headrace.ops.claims import Claims
+from headrace.ops.pipeline_lanes import LaneNotes
 from headrace.ops.recount import Recount, differences
 from headrace.ops.recount_flows import FlowRecount
+from headrace.ops.recount_lanes import LaneRecount
+from headrace.signals import Signals
 from headrace.store.connection import Store
 
 Progress = Callable[[int, int], None]  # records read, records to read
@@ -47,6 +52,7 @@ def audit_source(
     metrics: Collection[str] = (),
     flows: Collection[str] | None = None,
     enriched: Mapping[str, Collection[str]] | None = None,
+    lane: Sequence[Signals] = (),
     recount: bool = False,
     on_progress: Progress | None = None,
 ) -> AuditReport:
@@ -54,11 +60,11 @@ def audit_source(
 
     `metrics` and `flows` are the declared ones: their accounts must reach to the last batch. If `flows` is
     None, those of all flows must that ever took an event. `enriched` are the topics of enrichments by their
-    names: a recount reads them.
+    names, and `lane` the signals in the real-time lane: a recount reads their topics.
     Raises DataError where the ledger holds nothing about the source or the range.
     """
     audit = _Audit(app, contract, source, connections, bounds or Bounds(), metrics, flows)
-    return audit.report(recount, on_progress, enriched or {})
+    return audit.report(recount, on_progress, enriched or {}, lane)
 
 
 class _Audit:
@@ -75,7 +81,8 @@ class _Audit:
         self.contract, self.source, self.topic = contract, source, contract.topics.raw
         self.query = query_name(app, contract.name)
         self.reader = TopicReader(connections.librdkafka)
-        self.ledger = LedgerReader(Store(connections.store_url, _STORE_SECONDS), self.query)
+        store = Store(connections.store_url, _STORE_SECONDS)
+        self.ledger, self.lane = LedgerReader(store, self.query), LaneReader(store, app, contract.name)
         # In this order: a position is committed after the ledger, the ledger after the outputs, and these
         # after the raw records. So each is complete as seen from the one before, also while a gate runs.
         ends = self.reader.ends(self.topic)
@@ -86,7 +93,11 @@ class _Audit:
         self.ends = self.reader.ends(self.topic)
 
     def report(
-        self, recount: bool, on_progress: Progress | None, enriched: Mapping[str, Collection[str]]
+        self,
+        recount: bool,
+        on_progress: Progress | None,
+        enriched: Mapping[str, Collection[str]],
+        lane: Sequence[Signals],
     ) -> AuditReport:
         findings: list[Finding] = []
         audits = []
@@ -99,8 +110,9 @@ class _Audit:
         findings += metric_findings(self.topic, self.view.metrics)
         findings += flow_findings(self.topic, self.view.flows)
         recounted, outboxes = None, self.view.outboxes
+        lanes: tuple[LaneAudit, ...] = ()
         if recount:
-            recounted, found, outboxes = self._recount(on_progress, enriched)
+            recounted, found, outboxes, lanes = self._recount(on_progress, enriched, lane)
             findings += found
         findings += outbox_findings(outboxes)
         return AuditReport(
@@ -113,6 +125,7 @@ class _Audit:
             self.view.metrics,
             self.view.flows,
             outboxes,
+            lanes,
         )
 
     def _looked_up(
@@ -184,8 +197,11 @@ class _Audit:
                 yield Finding("batch", self.topic, -1, abs(b.duplicates - b.duplicates_in_ledger), note=note)
 
     def _recount(
-        self, on_progress: Progress | None, enriched: Mapping[str, Collection[str]]
-    ) -> tuple[RecountReport, list[Finding], tuple[OutboxAudit, ...]]:
+        self,
+        on_progress: Progress | None,
+        enriched: Mapping[str, Collection[str]],
+        lane: Sequence[Signals],
+    ) -> tuple[RecountReport, list[Finding], tuple[OutboxAudit, ...], tuple[LaneAudit, ...]]:
         starts = {
             p: start
             for p, rows in self.view.rows.items()
@@ -195,11 +211,14 @@ class _Audit:
         recorded = {p: self._next_offset(p) for p in self.ends}
         highs = {p: high for p, (_, high) in self.ends.items()}
         claims = Claims(ranges, recorded, highs, self.contract.topics)
+        notes = self.lane.notes() if lane else LaneNotes({}, {})
+        in_lane = LaneRecount(self.reader, claims, self.contract, lane, notes)
         spans = [*ranges.values(), *(s for of_topic in self.outputs.values() for s in of_topic.values())]
-        step = _Steps(on_progress, sum(end - first for first, end in spans))
+        step = _Steps(on_progress, in_lane.total + sum(end - first for first, end in spans))
         claims.read(self.reader, self.outputs, step)
+        in_lane.read(step)
         clocks = {p: start.clock for p, start in starts.items()}
-        recount = Recount(self.contract, claims, clocks, publish=self.source.publish)
+        recount = Recount(self.contract, claims, clocks, publish=self.source.publish, on_event=in_lane.prove)
         recount.read(self.reader, {p: low for p, (low, _) in self.ends.items()}, step)
         step.finish()
         report = RecountReport(
@@ -214,9 +233,15 @@ class _Audit:
             waiting += sum(box.waiting for box in self.view.outboxes if box.topic in topics)
             since = self.ledger.first_offsets(f"enrich.{name}")
             findings += flows.enriched(self.topic, topics, since, waiting)
+        lanes = []
+        for signals in lane:
+            audit, found = self.lane.audit(in_lane, signals, ranges)
+            lanes.append(audit)
+            findings += found
         # An enriched event is the same whichever way it came: its topics have been read above.
         apart = {topic for topics in enriched.values() for topic in topics}
-        return report, findings, flows.outboxes(self.view.outboxes, self.ledger.outboxes, apart)
+        outboxes = flows.outboxes(self.view.outboxes, self.ledger.outboxes, apart)
+        return report, findings, outboxes, tuple(lanes)
 
     def _differences(self, ranges: Mapping[int, Range], recount: Recount) -> Iterator[Finding]:
         for partition, count, note in differences(self.ledger.sums(ranges), recount):

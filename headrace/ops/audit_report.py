@@ -157,6 +157,24 @@ class OutboxAudit:
 
 
 @dataclass(frozen=True)
+class LaneAudit:
+    """Rows of signals against the topic that the real-time lane writes; known after a recount.
+
+    rows = in_topic + pending + unjudged + those that are lost.
+    """
+
+    signals: str
+    topic: str
+    rows: int  # that must have a signal in the topic
+    in_topic: int
+    pending: int  # the lane has not noted that it has passed them
+    unjudged: int  # the topic may have lost them, or the lane may have decided otherwise
+    records: int  # in the topic, of events of the audited range
+    repeated: int  # records whose id was there before
+    unaccounted: int = 0
+
+
+@dataclass(frozen=True)
 class RecountReport:
     """What a second reading of the raw topic and a count of the output topics gave."""
 
@@ -178,6 +196,7 @@ class AuditReport:
     metrics: tuple[MetricAudit, ...] = ()
     flows: tuple[FlowAudit, ...] = ()
     outboxes: tuple[OutboxAudit, ...] = ()
+    lanes: tuple[LaneAudit, ...] = ()
 
     @property
     def fates(self) -> Fates:

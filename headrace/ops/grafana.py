@@ -186,6 +186,19 @@ def _panels(app: str) -> list[Panel]:
             "Per second.",
         ),
         Panel(
+            *("Real-time lane: latency", "s"),
+            ((f"headrace_realtime_latency_seconds{s}", "{{source}} {{rank}}"),),
+            "From the log to the signal, last batch. Runbook: realtime-lane.",
+        ),
+        Panel(
+            *("Real-time lane: records and signals", "short"),
+            (
+                (f"rate(headrace_realtime_records_read_total{s}[15m])", "{{source}} read"),
+                (f"rate(headrace_realtime_signals_sent_total{s}[15m])", "{{source}} sent"),
+            ),
+            "Per second; told when a batch ends. Runbook: realtime-lane.",
+        ),
+        Panel(
             *("Enrichment: hit rate", "percentunit"),
             (
                 (

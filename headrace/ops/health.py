@@ -64,10 +64,10 @@ def _checks_of(source: dict[str, Any]) -> Iterator[Check]:
 
 
 def _lane(lane: dict[str, Any]) -> Check:
-    """Without it signals come late, and nothing is lost."""
+    """Without it its signals wait, and nothing is lost."""
     runs = lane["status"] == "running"
     cause = f"; the last failure: {lane['last_failure']}" if lane["last_failure"] and not runs else ""
-    runbook = None if runs else "restart-storms"
+    runbook = None if runs else "realtime-lane"
     return _check(f"lane {lane['source']}", "ok" if runs else "degraded", f"{lane['status']}{cause}", runbook)
 
 

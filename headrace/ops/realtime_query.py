@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
@@ -61,6 +62,7 @@ class RealtimeQuery:
         self._batch = f"{int(batch_seconds * 1000)} milliseconds"
         self._dimensions = Dimensions(Store(connections.store_url))
         self._tables: dict[str, int] = {}  # the generation that is in use
+        self.table_changes: list[float] = []  # when it took up others, in seconds; for the next report
         self.query: StreamingQuery | None = None
 
     @property
@@ -99,6 +101,7 @@ class RealtimeQuery:
         """A table that has changed needs a plan with the new one in it."""
         if self.query is not None and self.query.isActive and self._generations() != self._tables:
             logger.warning("a table of %s has changed: starting it again", self.name)
+            self.table_changes.append(time.time())
             self.stop()
             self.start()
 

@@ -10,7 +10,7 @@ within the horizon.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -22,6 +22,8 @@ from headrace.ops.claims import NOTHING, Claims, Step
 from headrace.ops.recount_rules import MICROSECOND, Sound, examine, python_rules
 
 _MOST_ORPHANS = 1_000_000
+# Partition, offset and id of a record that keeps the contract; None where it is open which id counts.
+OnEvent = Callable[[int, int, str | None], None]
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,15 @@ class Recount:
     """One pass over the raw records of the claims' ranges. `clocks` are those before the first record."""
 
     def __init__(
-        self, contract: Contract, claims: Claims, clocks: Mapping[int, int | None], *, publish: bool
+        self,
+        contract: Contract,
+        claims: Claims,
+        clocks: Mapping[int, int | None],
+        *,
+        publish: bool,
+        on_event: OnEvent | None = None,
     ) -> None:
+        self._on_event = on_event
         self.contract, self.claims, self.publish = python_rules(contract), claims, publish
         self.fates = {partition: Fates() for partition in claims.ranges}
         self.unjudged = self.unproven = 0
@@ -75,7 +84,10 @@ class Recount:
         sound = examine(self.contract, record.value, copy.log_time)
         if sound is None or (sound.names_twice and claimed == REJECTED):
             self._settle(copy, claimed, REJECTED)
-        elif claimed == REJECTED:
+            return
+        if self._on_event is not None:
+            self._on_event(copy.partition, copy.offset, None if sound.names_twice else sound.event_id)
+        if claimed == REJECTED:
             self._settle(copy, claimed, self._by_clock(copy, sound))
         elif claimed == NOTHING and not self._silently_accepted(copy, sound):
             self._repeat(copy, sound)

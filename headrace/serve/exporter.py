@@ -6,6 +6,7 @@ Labels come from the contracts and the app alone, so their number is known befor
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from itertools import accumulate
 
 from fastapi import APIRouter, Response
@@ -116,6 +117,7 @@ def samples(facts: PipelineFacts) -> Iterator[Sample]:
         yield "headrace_outbox_waiting", (facts.app, outbox), count
     yield from _flows(facts)
     yield from _signals(facts)
+    yield from _lanes(facts)
     for source in facts.sources:
         mine = (facts.app, source.contract.name)
         yield from _log(source, mine)
@@ -140,6 +142,28 @@ def _signals(facts: PipelineFacts) -> Iterator[Sample]:
         yield "headrace_table_stale_seconds", (facts.app, name), table.stale_seconds(facts.at)
     for enrich in {name: None for name, _ in facts.signals.outcomes}:
         yield "headrace_enrich_hit_ratio", (facts.app, enrich), hit_rate(facts.signals.outcomes_of(enrich))
+
+
+def _lanes(facts: PipelineFacts) -> Iterator[Sample]:
+    for lane in facts.lanes:
+        mine, report = (facts.app, lane.source), lane.report
+        yield "headrace_realtime_up", mine, float(status_of(lane, facts.at) == "running")
+        if report is None:
+            continue
+        progress = report.progress
+        yield "headrace_realtime_records_read_total", mine, progress.get("received", 0)
+        yield "headrace_realtime_signals_sent_total", mine, progress.get("signals", 0)
+        for rank, ms in (progress.get("latency_ms") or {}).items():
+            yield "headrace_realtime_latency_seconds", (*mine, rank), ms / 1000
+        began = progress.get("at")
+        yield (
+            "headrace_realtime_last_batch_timestamp_seconds",
+            mine,
+            datetime.fromisoformat(began).timestamp() if began else None,
+        )
+        yield "headrace_realtime_report_age_seconds", mine, report.age(facts.at)
+        yield "headrace_realtime_failures_total", mine, report.failures
+        yield "headrace_realtime_restarts_total", mine, report.restarts
 
 
 def _flows(facts: PipelineFacts) -> Iterator[Sample]:
@@ -210,7 +234,7 @@ def _engine(source: SourceFacts, mine: Labels, facts: PipelineFacts) -> Iterator
     yield "headrace_failures_total", mine, report.failures
     yield "headrace_restarts_total", mine, report.restarts
     yield "headrace_engine_starts_total", mine, report.starts
-    yield "headrace_report_age_seconds", mine, max(0.0, (facts.at - report.reported_at).total_seconds())
+    yield "headrace_report_age_seconds", mine, report.age(facts.at)
     progress = report.progress
     yield "headrace_state_rows", mine, state_rows(source)
     yield "headrace_state_bytes", mine, progress.get("state_bytes")

@@ -147,6 +147,36 @@ NAMES = (
         "headrace_signals_total", "counter", ("app", "signals", "decision"), "scored events by decision"
     ),
     MetricName(
+        "headrace_realtime_up",
+        *("gauge", _SOURCE),
+        "1 while the real-time lane of a source runs; only of sources that have one",
+    ),
+    MetricName(
+        "headrace_realtime_records_read_total",
+        *("counter", _SOURCE),
+        "records that a lane has read; counted when its batch ends, and again where a crash repeats it",
+    ),
+    MetricName(
+        "headrace_realtime_signals_sent_total",
+        *("counter", _SOURCE),
+        "signals that a lane has sent, counted in the same way",
+    ),
+    MetricName(
+        "headrace_realtime_latency_seconds",
+        *("gauge", (*_SOURCE, "rank")),
+        "from the log to the sending, `p50` and `p99` of the last batch that sent something",
+    ),
+    MetricName(
+        "headrace_realtime_last_batch_timestamp_seconds",
+        *("gauge", _SOURCE),
+        "when the last batch of a lane that has ended began",
+    ),
+    MetricName(
+        "headrace_realtime_report_age_seconds", "gauge", _SOURCE, "time since the last report about a lane"
+    ),
+    MetricName("headrace_realtime_failures_total", "counter", _SOURCE, "how often a lane has failed"),
+    MetricName("headrace_realtime_restarts_total", "counter", _SOURCE, "how often it was started again"),
+    MetricName(
         "headrace_enriched_total",
         *("counter", ("app", "enrich", "outcome")),
         "enriched events: `found`, `retried` (found after a wait), `unknown` to a table and kept,"

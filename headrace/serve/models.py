@@ -461,11 +461,19 @@ class FlowNow(Shape):
 
 
 class LaneNow(Shape):
+    """The real-time lane of a source; it tells of a batch when the batch has ended."""
+
     source: str
-    status: str = Field(examples=["running"])
+    query: str = Field(examples=["turanmart.payments.realtime"])
+    status: Literal["running", "restarting", "stopped", "unknown"]
     received: Count
     signals: Count = Field(description="Sent to topics, repetitions after a crash included.")
-    latency_ms: dict[str, int] | None = Field(examples=[{"p50": 9, "p99": 60}])
+    latency_ms: dict[str, int] | None = Field(
+        examples=[{"p50": 9, "p99": 60}], description="From the log to the sending, last batch."
+    )
+    at: datetime | None = Field(description="When the last batch that has ended began.")
+    restarts: Count
+    last_failure: str | None
 
 
 class Pipeline(Shape):

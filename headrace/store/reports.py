@@ -35,6 +35,10 @@ class Report:
     progress: dict[str, Any] = field(default_factory=dict)
     counted: Counted = field(default_factory=Counted)
 
+    def age(self, now: datetime) -> float:
+        """Seconds since it was written."""
+        return max(0.0, (now - self.reported_at).total_seconds())
+
     def fail(self, cause: str, at: datetime) -> None:
         self.failures += 1
         self.last_failure, self.last_failure_at = cause[:CAUSE_CHARACTERS], at

@@ -17,11 +17,12 @@ import pytest
 from typer.testing import CliRunner
 
 from headrace.cli import app as cli
+from headrace.connections import lane_query_name
 from headrace.errors import HeadraceError
 from headrace.local.connect import connections_of
 from headrace.local.services import Services
 from headrace.store.reports import Report
-from tests.ops.books import Books, open_books
+from tests.ops.books import LANE, Books, open_books
 
 HEADRACE = (sys.executable, "-m", "headrace.cli")
 
@@ -106,6 +107,29 @@ def test_status_has_a_line_for_each_flow(shell: Shell) -> None:
     flows = {flow["flow"]: flow for flow in json.loads(shell.run("status", "--json").stdout)["flows"]}
     assert (flows["visits"]["kind"], flows["visits"]["filtered"]) == ("sessions", 1)
     assert (flows["paid"]["side"], flows["paid"]["waiting"]) == ("left", 2)
+
+
+def test_status_has_a_line_for_each_lane(shell: Shell) -> None:
+    books = shell.books
+
+    def told(report: Report) -> None:
+        report.progress = {"received": 1200, "signals": 7, "latency_ms": {"p50": 9, "p99": 1060}}
+        report.status, report.restarts = "restarting", 2
+        report.fail("the broker was away", datetime.now(UTC))
+
+    file = shell.folder / "app" / "app.py"
+    before = file.read_text()
+    file.write_text(before + LANE.format(stream=books.stream))
+    try:
+        books.report(told, lane_query_name("watched", books.stream))
+        lines = [line.split() for line in shell.run("status").stdout.splitlines()]
+        health = json.loads(shell.run("health", "--json").stdout)
+    finally:
+        file.write_text(before)
+    assert [books.stream, "restarting", "1,200", "7", "9", "ms", "1,060", "ms", "2"] in lines
+    [check] = [one for one in health["checks"] if one["name"] == f"lane {books.stream}"]
+    assert (check["status"], check["runbook"]) == ("degraded", "/runbooks/realtime-lane")
+    assert "the broker was away" in check["detail"]
 
 
 def test_watching_in_a_pipe_gives_a_line_for_each_look(shell: Shell) -> None:

@@ -31,6 +31,18 @@ from headrace import App, count, tumbling
 app = App("{app}")
 app.metric("sold", of="{stream}", window=tumbling("1 minute"), measures={{"n": count()}})
 """
+LANE = """
+app.signals(
+    "fast",
+    of="{stream}",
+    key="customer",
+    features={{"price_now": "price"}},
+    score="price_now",
+    decision={{"block": 1.0}},
+    topic="{stream}_fast.v1",
+    lane="realtime",
+)
+"""
 PROMISES = (
     "slaProperties:\n  - {property: freshness, value: 30, unit: s}\n"
     "  - {property: latency, value: 5, unit: s}\n  - {property: errorRate, value: 10, unit: percent}\n"
@@ -78,10 +90,12 @@ class Books:
         Ledger(self.store, self.query, timedelta(days=30)).record(batch, [])
         self.batches += 1
 
-    def report(self, change: Callable[[Report], None] = lambda _: None) -> None:
+    def report(self, change: Callable[[Report], None] = lambda _: None, query: str = "") -> None:
+        name = query or self.query
+
         def write(connection: psycopg.Connection[tuple[object, ...]]) -> None:
             now = datetime.now(UTC)
-            report = read_reports(connection, [self.query]).get(self.query) or Report(self.query, now, now)
+            report = read_reports(connection, [name]).get(name) or Report(name, now, now)
             change(report)
             save_report(connection, report, self.loaded.name, ["sold"])
 
@@ -100,13 +114,13 @@ def own_database(services: Services, name: str) -> Connections:
     return replace(connections_of(services), store_url=url)
 
 
-def open_books(connections: Connections, folder: Path, app: str) -> Books:
-    """An app of its own: two partitions, promises, one metric; no engine."""
+def open_books(connections: Connections, folder: Path, app: str, more: str = "") -> Books:
+    """An app of its own: two partitions, promises, one metric, and what `more` declares; no engine."""
     stream = f"{app}_sales"
     (folder / "contracts").mkdir(parents=True)
     text = SALES.read_text().replace("name: sales", f"name: {stream}").replace("tests-sales", app)
     (folder / "contracts" / "sales.yaml").write_text(text.replace("slaProperties:\n", PROMISES))
-    (folder / "app.py").write_text(APP.format(app=app, stream=stream))
+    (folder / "app.py").write_text(APP.format(app=app, stream=stream) + more.format(stream=stream))
     loaded = load_app(folder)
     ensure_topics(loaded.contract(stream), connections.librdkafka)
     store = Store(connections.store_url)

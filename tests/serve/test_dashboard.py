@@ -24,6 +24,7 @@ from headrace.local.services import Services
 from headrace.log.topics import ensure_topics
 from headrace.ops.load import LoadedApp, load_app
 from headrace.store.changes import announce
+from headrace.store.reports import QueryStatus, Report, save_report
 from tests.serve.browser import CHROMIUM, DESK, PHONE, Tab, chromium, opened
 from tests.serve.running import running_server, wait_until
 from tests.serve.seed import TURANMART, Seed, seed_visits, visit
@@ -331,6 +332,28 @@ def test_what_flows_made_of_their_events_is_shown(tab: Tab, shop: Shop) -> None:
     outcomes = "matched 1,200 · unmatched 20 · pending 10"
     assert cells == ["order_paid, right", "join", "dashboard_payments", "1,234", outcomes, "4", "10", "–"]
     assert "fraud: block 3" in flows.inner_text()
+
+
+def test_a_real_time_lane_is_shown_and_whether_it_runs(tab: Tab, shop: Shop) -> None:
+    app, flows = shop.seed.loaded.app, panel_of(tab, "Flows")
+    mine = load_app(TURANMART).app.signal_sets["large_payments"]
+    progress = {"received": 4321, "signals": 12, "latency_ms": {"p50": 9, "p99": 1200}}
+    app.signal_sets = {mine.name: replace(mine, of="dashboard_payments")}
+    try:
+        levels: dict[QueryStatus, str] = {"running": "ok", "stopped": "bad"}
+        for status, level in levels.items():
+            said = f"Real-time lane of dashboard_payments: {status} · p50 9 ms · p99 1.2 s · read 4,321"
+            with psycopg.connect(shop.connections.store_url) as connection:
+                now = datetime.now(UTC)
+                report = Report("turanmart.dashboard_payments.realtime", now, now, status, progress=progress)
+                save_report(connection, report, "turanmart", [])
+                announce(connection, "turanmart.dashboard_payments")
+            shown = "(text) => document.querySelector('#pipeline-panels').innerText.includes(text)"
+            tab.wait(shown, f"{said} · signals 12")
+            assert flows.get_attribute("data-level") == level
+        assert flows.locator(".runbook").get_attribute("href") == "runbooks/realtime-lane"
+    finally:
+        app.signal_sets = {}
 
 
 def test_a_dropped_connection_recovers_without_a_gap(tab: Tab, shop: Shop, screenshots: Path) -> None:

@@ -15,13 +15,13 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from headrace.connections import Connections
+from headrace.connections import Connections, lane_query_name
 from headrace.local.services import Services
 from headrace.ops.pipeline import PipelineView
 from headrace.serve.exporter import metrics_router
 from headrace.serve.metric_names import NAMES, reference_table
 from headrace.store.reports import Report
-from tests.ops.books import Books, open_books, own_database
+from tests.ops.books import LANE, Books, open_books, own_database
 
 PAGE = Path(__file__).parents[2] / "docs" / "monitoring.md"
 PROGRESS = {
@@ -34,12 +34,18 @@ PROGRESS = {
     "spent": {"decode": 1.5, "publish": 0.2},
 }
 
+LANE_PROGRESS = {
+    "at": "2026-03-01T09:00:00.000Z",
+    "received": 1200,
+    "signals": 7,
+    "latency_ms": {"p50": 9, "p99": 60},
+}
+
 
 @pytest.fixture(scope="module")
 def books(services: Services, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Books]:
-    books = open_books(
-        own_database(services, "exported"), tmp_path_factory.mktemp("exported") / "app", "exported"
-    )
+    folder = tmp_path_factory.mktemp("exported") / "app"
+    books = open_books(own_database(services, "exported"), folder, "exported", LANE)
     books.send(0, 150)
     books.write(0, (80, 10, 5, 5), reasons={"missing": 9, "future": 2}, oldest=timedelta(seconds=1.2))
     books.execute("INSERT INTO headrace.metric_ledger VALUES (%s, 0, 'sold', 80, 77, 0, 3)", (books.query,))
@@ -82,7 +88,11 @@ def books(services: Services, tmp_path_factory: pytest.TempPathFactory) -> Itera
         report.progress, report.restarts, report.starts = PROGRESS, 2, 1
         report.fail("it broke", datetime.now(UTC))
 
+    def told_of_lane(report: Report) -> None:
+        report.progress, report.restarts = LANE_PROGRESS, 4
+
     books.report(told)
+    books.report(told_of_lane, lane_query_name("exported", books.stream))
     yield books
     books.store.close()
 
@@ -143,6 +153,27 @@ def test_the_numbers(books: Books) -> None:
     assert found["headrace_incidents_open{alert=few_sales,app=exported,severity=critical}"] == 1
     assert found["headrace_outbox_waiting{app=exported,outbox=flows}"] == 0
     assert found["headrace_sink_seconds{app=exported,sink=store,source=exported_sales}"] == 0.05
+
+
+def test_a_lane_says_how_it_is(books: Books) -> None:
+    mine = "app=exported,source=exported_sales"
+    lane = {
+        name.removeprefix("headrace_realtime_"): value
+        for name, value in values(scrape(books)).items()
+        if name.startswith("headrace_realtime_")
+    }
+    assert 0 <= lane.pop(f"report_age_seconds{{{mine}}}") < 60
+    assert lane == {
+        f"up{{{mine}}}": 1,
+        f"records_read_total{{{mine}}}": 1200,
+        f"signals_sent_total{{{mine}}}": 7,
+        "latency_seconds{app=exported,rank=p50,source=exported_sales}": 0.009,
+        "latency_seconds{app=exported,rank=p99,source=exported_sales}": 0.06,
+        f"last_batch_timestamp_seconds{{{mine}}}": datetime(2026, 3, 1, 9, tzinfo=UTC).timestamp(),
+        f"failures_total{{{mine}}}": 0,
+        f"restarts_total{{{mine}}}": 4,
+    }
+    assert values(scrape(books))[f"headrace_restarts_total{{{mine}}}"] == 2, "the gate has its own"
 
 
 def test_every_flow_says_what_it_did(books: Books) -> None:

@@ -21,6 +21,7 @@ from headrace.flows.signals import resolve_signals
 from headrace.local.services import Services
 from headrace.ops.check import RAW
 from headrace.ops.lane_reports import added
+from headrace.ops.pipeline_lanes import lane_part
 from headrace.ops.realtime_query import RealtimeQuery, lane_records, lane_session
 from headrace.spark import with_slots
 from headrace.store.dimensions import Dimensions
@@ -97,6 +98,22 @@ def test_a_batch_without_signals_keeps_the_delays_of_the_last_one_with_some() ->
     then = added(first, told | {"batchId": 5})
     assert (then["received"], then["signals"], then["batch_id"]) == (14, 3, 5)
     assert then["latency_ms"] == {"p50": 8, "p99": 90}
+
+
+def test_a_report_says_between_which_offsets_signals_are_in_the_lane() -> None:
+    def batch(first: dict[str, int] | None, end: dict[str, int]) -> dict[str, Any]:
+        ends = {"startOffset": first and {"raw.v1": first}, "endOffset": {"raw.v1": end}}
+        return {"batchId": 4, "timestamp": "now", "numInputRows": 7, "sources": [ends]}
+
+    one, two = (f"{name} {name}.v1 decisions block=0.9" for name in ("one", "two"))
+    assert lane_part(signals("one")) != one and lane_part(signals("one", decision={"block": 0.9})) == one
+    first = added({}, batch(None, {"0": 5, "1": 2}), [one])
+    assert (first["offsets"], first["begun"]) == ({"0": 5, "1": 2}, {one: {}})
+    then = added(first, batch({"0": 5, "1": 2}, {"0": 9, "1": 4}), [one, two])
+    assert (then["offsets"], then["begun"]) == ({"0": 9, "1": 4}, {one: {}, two: {"0": 5, "1": 2}})
+    without = added(then, batch({"0": 9, "1": 4}, {"0": 9, "1": 8}), [two], changes=[7.5])
+    assert (then["changes"], without["changes"]) == ([], [7.5])
+    assert without["begun"] == {two: {"0": 5, "1": 2}}, "what has left the lane begins anew"
 
 
 def test_the_mode_refuses_python_and_the_error_says_where(spark: SparkSession) -> None:

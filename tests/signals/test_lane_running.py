@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,20 +10,26 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import psycopg
+from click.testing import Result
 from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from headrace.cli import app as cli
+from headrace.connections import Connections
 from headrace.local.connect import connections_of
 from headrace.local.services import Services
 from headrace.log.topics import ensure_topics
+from headrace.ops.lane_reports import LaneReporter
 from headrace.ops.load import load_app
 from headrace.ops.realtime_query import RealtimeQuery
 from headrace.settings import Settings, load
+from headrace.store.connection import Store
 from tests.views.stream import CONTRACT
 
 APP = """
@@ -88,16 +95,18 @@ def test_every_event_has_its_signal_after_a_kill(
         salt="salt",
         batch_seconds=5.0,
     )
+    reporter = LaneReporter(Store(to.store_url), loaded.name, lane)
     query = lane.start()
     try:
         _wait(lambda: {r["id"] for r in _read(to.librdkafka)} == _wanted(sent), None, tmp_path)
         _wait(lambda: query.lastProgress is not None, None, tmp_path)
         [told] = [p for p in query.recentProgress if p.batchId == query.lastProgress.batchId]
         assert told.observedMetrics["lane"].signals == told.sink.numOutputRows > 0
+        _wait(lambda: _is_reported(reporter), None, tmp_path)
         (tmp_path / "risks.csv").write_text("customer,valid_from,risk\nc1,,0.45\nc2,,0.2\n")
         lane._dimensions.live(loaded.lane_of("lane_sales")[0].tables[0])._checked = 0.0
         lane.tick()
-        assert lane.query is not query
+        assert lane.query is not query and len(lane.table_changes) == 1
         fresh = _send(contract.topics.raw, to.librdkafka, range(60, 70))
         _wait(lambda: {r["id"] for r in _read(to.librdkafka)} >= _wanted(fresh, c2=0.2), None, tmp_path)
     finally:
@@ -109,6 +118,49 @@ def test_every_event_has_its_signal_after_a_kill(
     assert {len(found) for found in copies.values()} == {1}
     repeated = [r["id"] for r in _read(to.librdkafka)[len(before) :] if r["id"] in _wanted(sent[:40])]
     assert set(repeated) == {r["id"] for r in before}
+    _check_audit(to, tmp_path, environment, blocked)
+
+
+def _check_audit(
+    to: Connections, folder: Path, environment: dict[str, str], blocked: Mapping[str, Any]
+) -> None:
+    """Every row is in the topic; then one is there that is not, and a signal of nobody's event."""
+
+    def audit(*options: str) -> Result:
+        command = ["audit", "--recount", "--app", str(folder), *options]
+        with contextlib.chdir(folder):
+            return CliRunner().invoke(cli, command, env=environment)
+
+    clean = audit("--json")
+    [source] = json.loads(clean.stdout)["sources"]
+    [lane] = source["lanes"]
+    assert (clean.exit_code, source["findings"]) == (0, [])
+    assert (lane["rows"], lane["in_topic"], lane["unaccounted"]) == (len(blocked), len(blocked), 0)
+    assert lane["repeated"] >= len(blocked), "the second engine has sent all of them again"
+    with psycopg.connect(to.store_url, autocommit=True) as store:
+        store.execute("UPDATE lane.fast SET decision = 'block' WHERE event_id = 'e3'")
+    ghost = {"id": "fast:ghost", "signals": "fast", "version": "1"}
+    ghost |= {"source": {"stream": "lane_sales", "partition": 0, "offset": 0}}
+    producer = Producer(to.librdkafka)
+    producer.produce("lane_fast.v1", json.dumps(ghost).encode())
+    assert producer.flush(20) == 0
+    leak = audit()
+    assert leak.exit_code == 1
+    assert "rows of fast whose signals are not in lane_fast.v1: fast:e3" in leak.stdout
+    assert "signals fast of no sound event of lane_sales: fast:ghost" in leak.stdout
+    [line] = [line.split() for line in leak.stdout.splitlines() if " lane_fast.v1 " in line]
+    rows = len(blocked) + 1
+    assert line == [
+        *("lane_sales", "fast", "lane_fast.v1", str(rows), str(rows - 1), "0", "0"),
+        *(str(lane["repeated"]), "2"),
+    ]
+
+
+def _is_reported(reporter: LaneReporter) -> bool:
+    """What Spark has told of is in the store, with the offsets that the lane has passed."""
+    reporter.turn()
+    progress = reporter.report.progress
+    return bool(progress) and sum(progress["offsets"].values()) >= 40
 
 
 def _send(topic: str, options: dict[str, str], numbers: range) -> Records:

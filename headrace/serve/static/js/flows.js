@@ -1,7 +1,8 @@
-// What joins, sessions, patterns, signals and enrichment made of the events that they took, and what they keep.
+// What joins, sessions, patterns, signals and enrichment made of the events that they took, what they keep, and
+// how the real-time lanes of signals are.
 
 import { el, patch } from "./dom.js";
-import { bytes, count } from "./format.js";
+import { bytes, count, span } from "./format.js";
 import { Panel, scrolling, table } from "./panel.js";
 
 const HEADS = [
@@ -25,10 +26,10 @@ export class Flows {
     });
   }
 
-  draw(flows, signals) {
+  draw(flows, signals, lanes) {
     const named = new Set(flows.map((one) => one.flow));
     const scored = Object.entries(signals).filter(([name]) => !named.has(name));
-    this.panel.root.hidden = !flows.length && !scored.length;
+    this.panel.root.hidden = !flows.length && !scored.length && !lanes.some(hasRun);
     this.panel.ready();
     const rows = flows.map((one) => [
       one.side ? `${one.flow}, ${one.side}` : one.flow,
@@ -44,8 +45,21 @@ export class Flows {
       this.panel.body,
       rows.length ? scrolling("Flows", table(HEADS, rows, { caption: "Flows", kind: "cards" })) : null,
       scored.map(([name, decisions]) => el("p", { class: "signals" }, `${name}: ${inWords(decisions)}`)),
+      lanes.map((lane) => el("p", { class: "lane" }, laneInWords(lane))),
     );
   }
+}
+
+/** Whether an engine has ever told of the lane. */
+export function hasRun(lane) {
+  return lane.status !== "unknown" || Boolean(lane.at);
+}
+
+function laneInWords(lane) {
+  const { p50 = null, p99 = null } = lane.latency_ms ?? {};
+  const slow = p50 === null ? "" : ` · p50 ${span(p50 / 1000)} · p99 ${span(p99 / 1000)}`;
+  const counts = ` · read ${count(lane.received)} · signals ${count(lane.signals)}`;
+  return `Real-time lane of ${lane.source}: ${lane.status}${slow}${counts}`;
 }
 
 /** With the alerts of a pattern, which are what it is there for. */

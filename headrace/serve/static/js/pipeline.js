@@ -3,7 +3,7 @@
 import { age } from "./format.js";
 import { redraw, serverNow } from "./frame.js";
 import { Flow } from "./flow.js";
-import { Flows } from "./flows.js";
+import { Flows, hasRun } from "./flows.js";
 import { Partitions } from "./partitions.js";
 import { isLagging, Sources } from "./sources.js";
 import { Timings } from "./timings.js";
@@ -60,7 +60,7 @@ export class Pipeline {
     this.sources.draw(all, this.chosen);
     this.partitions.draw(shown);
     this.timings.draw(shown);
-    this.flows.draw(this.now.flows ?? [], this.now.signals ?? {});
+    this.flows.draw(this.now.flows ?? [], this.now.signals ?? {}, this.now.lanes ?? []);
     this.tick();
   }
 
@@ -79,6 +79,7 @@ export class Pipeline {
     this.sources.panel.freshness(text, level, unstable ? "restart-storms" : "growing-lag");
     this.partitions.panel.freshness(text, hot ? "warn" : well, hot ? "hot-partitions" : "growing-lag");
     this.timings.panel.freshness(text, well, "failing-checkpoints");
-    this.flows.panel.freshness(text, well, "growing-state");
+    const laneDown = (this.now.lanes ?? []).some((lane) => hasRun(lane) && lane.status !== "running");
+    this.flows.panel.freshness(text, laneDown ? "bad" : well, laneDown ? "realtime-lane" : "growing-state");
   }
 }
