@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 import psycopg
 
@@ -15,9 +16,9 @@ from headrace.errors import ServiceError
 from headrace.ops.load import LoadedApp
 from headrace.serve.alerts import AlertFeed, alerts_of
 from headrace.serve.database import Database
-from headrace.serve.live_client import Client, event_of, parcel_of
+from headrace.serve.live_client import TOO_MANY, Client, event_of, parcel_of
 from headrace.serve.live_feeds import Changes, Feed, MetricFeed, Position
-from headrace.serve.metric_tables import MetricTables
+from headrace.serve.metric_tables import MetricTables, grouping_names
 from headrace.serve.pipeline import PipelineFeed
 from headrace.serve.problems import Problem, unavailable
 from headrace.store.changes import CHANNEL
@@ -45,10 +46,12 @@ class Hub:
     ) -> None:
         self._url, self._pipeline = store_url, pipeline
         self._sources = {query_name(loaded.name, stream): stream for stream in loaded.contracts}
-        self.feeds: dict[str, Feed] = {
-            metric.name: MetricFeed(loaded.name, metric, database, tables)
+        metrics = (
+            MetricFeed(loaded.name, metric, grouping, database, tables)
             for metric in loaded.app.metrics.values()
-        }
+            for grouping in (None, *grouping_names(metric))
+        )
+        self.feeds: dict[str, Feed] = {feed.key: feed for feed in metrics}
         raising = {metric.name: metric.of for metric in loaded.app.metrics.values()}
         raising |= {pattern.name: pattern.of for pattern in loaded.app.patterns.values()}
         self.feeds |= {
@@ -104,7 +107,8 @@ class Hub:
     async def missed(self, client: Client, seen: Mapping[str, Position]) -> dict[str, Changes] | None:
         """What changed since the positions of an earlier connection; None if that cannot be told.
 
-        The client goes back to these positions; what the hub hands to it meanwhile is sent afterwards.
+        The client goes back to these positions; what the hub hands to it meanwhile is sent afterwards. A feed
+        with too many changes goes on where the client has joined: fetching it anew gives all that was before.
         """
         mine = {key: position for key, position in seen.items() if key in client.positions}
         if any(position.at > client.positions[key].at for key, position in mine.items()):
@@ -116,8 +120,9 @@ class Hub:
                     found[key] = await self.feeds[key].since(position)
         except Problem:
             return None
-        if not all(changes.complete for changes in found.values()):
-            return None
+        for key, changes in found.items():
+            if not changes.complete and changes.position.at < client.positions[key].at:
+                found[key] = replace(changes, position=client.positions[key])
         client.positions.update(mine)
         return found
 
@@ -180,7 +185,7 @@ class Hub:
 
     async def _spread(self, keys: list[str]) -> None:
         """All that a commit changed is handed over at once, so that each client needs few writes for it."""
-        parcels = []
+        parcels, skipped = [], []
         for key in keys:
             # Whoever followed it may leave at any moment, before the look and during it.
             position = self._positions.get(key)
@@ -191,11 +196,14 @@ class Hub:
                 continue
             self._positions[key] = changes.position
             if not changes.complete:
-                for client in self._clients:
-                    client.lose(key, changes.position)
+                skipped.append((self.feeds[key], changes.position))
             elif changes.items:
-                parcels.append(parcel_of(key, self.feeds[key].event, changes))
+                parcels.append(parcel_of(self.feeds[key], changes))
+        if not parcels and not skipped:
+            return
         for number, client in enumerate(list(self._clients)):
+            for feed, position in skipped:
+                client.skip(feed, position, TOO_MANY)
             for parcel in parcels:
                 client.push(parcel)
             # Two hundred writes in a row would keep everybody waiting who asks something else.
