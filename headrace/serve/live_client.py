@@ -55,7 +55,7 @@ class Client:
     """Filled by the hub, emptied by the connection. A slow one is told what it misses."""
 
     def __init__(self, feeds: Mapping[str, Position], *, pipeline: bool) -> None:
-        self.positions = dict(feeds)
+        self.positions = dict(sorted(feeds.items()))
         self.wants_pipeline = pipeline
         self._parcels: deque[Parcel] = deque()
         self._bytes = 0
@@ -107,7 +107,7 @@ class Client:
         self._awake.set()
 
     def cursor(self) -> str:
-        return encode_cursor({key: position.plain() for key, position in sorted(self.positions.items())})
+        return encode_cursor({key: position.plain for key, position in self.positions.items()})
 
     async def events(self) -> AsyncIterator[bytes]:
         """What to write to the connection, until the server stops."""

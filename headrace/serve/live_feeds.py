@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any, Protocol
 
 from psycopg import sql
@@ -34,7 +35,9 @@ class Position:
     at: datetime = EPOCH
     floor: datetime = EPOCH
 
+    @cached_property
     def plain(self) -> list[int]:
+        """As a cursor has it; kept, since all who follow a feed share its position."""
         return [(self.at - EPOCH) // MICROSECOND, (self.floor - EPOCH) // MICROSECOND]
 
     @staticmethod

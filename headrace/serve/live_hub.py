@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -201,12 +201,16 @@ class Hub:
                 parcels.append(parcel_of(self.feeds[key], changes))
         if not parcels and not skipped:
             return
-        for number, client in enumerate(list(self._clients)):
+        async for client in self._in_turn():
             for feed, position in skipped:
                 client.skip(feed, position, TOO_MANY)
             for parcel in parcels:
                 client.push(parcel)
-            # Two hundred writes in a row would keep everybody waiting who asks something else.
+
+    async def _in_turn(self) -> AsyncIterator[Client]:
+        """Two hundred writes in a row would keep everybody waiting who asks something else."""
+        for number, client in enumerate(list(self._clients)):
+            yield client
             if number % AT_ONCE == AT_ONCE - 1:
                 await asyncio.sleep(BREATH_SECONDS)
 
@@ -218,7 +222,7 @@ class Hub:
             if any(client.wants_pipeline for client in self._clients):
                 try:
                     event = event_of("pipeline", await self._pipeline.now())
-                    for client in self._clients:
+                    async for client in self._in_turn():
                         client.push_pipeline(event)
                 except ServiceError as error:
                     logger.warning("the pipeline cannot be read: %s", error.what)

@@ -375,7 +375,8 @@ def test_too_many_alerts_are_told_and_not_sent(stage: Stage, monkeypatch: pytest
         follower.next()
         connection.execute(
             "INSERT INTO headrace.alerts SELECT 'm' || n, 'turanmart', 'low', %s, 'page', 'resolved', '',"
-            " 'all', '{}', now(), now(), 1, '{}', '', '', 1, now(), now(), now() FROM generate_series(1, 3) n",
+            " 'all', '{}', now(), now(), 1, '{}', '', '', 1, now(), now(), now()"
+            " FROM generate_series(1, 3) n",
             (METRIC,),
         )
         announce(connection, "turanmart.clickstream")
