@@ -178,34 +178,46 @@ class Hub:
                 async with self._reading:
                     await self._spread([k for k in self._positions if self.feeds[k].source in changed])
             except Problem as problem:
-                # The store is away or busy: nothing is lost, since the positions have not moved.
+                # The store is away or busy: nothing is lost, since a position moves with what was found.
                 logger.warning("changes cannot be read: %s", problem.detail)
                 await asyncio.sleep(0.5)
                 self._note(changed)
 
     async def _spread(self, keys: list[str]) -> None:
-        """All that a commit changed is handed over at once, so that each client needs few writes for it."""
-        parcels, skipped = [], []
+        """All that a commit changed is handed over at once, so that each client needs few writes for it.
+
+        A look that fails keeps back nothing of the others, and is raised when they are handed over.
+        """
+        parcels, skipped, failed = [], [], None
         for key in keys:
-            # Whoever followed it may leave at any moment, before the look and during it.
-            position = self._positions.get(key)
-            if position is None:
+            try:
+                changes = await self._look(key)
+            except Exception as error:
+                failed = error
                 continue
-            changes = await self.feeds[key].since(position)
-            if key not in self._positions:
-                continue
-            self._positions[key] = changes.position
-            if not changes.complete:
+            if changes is not None and not changes.complete:
                 skipped.append((self.feeds[key], changes.position))
-            elif changes.items:
+            elif changes is not None and changes.items:
                 parcels.append(parcel_of(self.feeds[key], changes))
-        if not parcels and not skipped:
-            return
-        async for client in self._in_turn():
-            for feed, position in skipped:
-                client.skip(feed, position, TOO_MANY)
-            for parcel in parcels:
-                client.push(parcel)
+        if parcels or skipped:
+            async for client in self._in_turn():
+                for feed, position in skipped:
+                    client.skip(feed, position, TOO_MANY)
+                for parcel in parcels:
+                    client.push(parcel)
+        if failed is not None:
+            raise failed
+
+    async def _look(self, key: str) -> Changes | None:
+        """None if nobody follows it any more: they may leave at any moment, before the look and during it."""
+        position = self._positions.get(key)
+        if position is None:
+            return None
+        changes = await self.feeds[key].since(position)
+        if key not in self._positions:
+            return None
+        self._positions[key] = changes.position
+        return changes
 
     async def _in_turn(self) -> AsyncIterator[Client]:
         """Two hundred writes in a row would keep everybody waiting who asks something else."""
