@@ -87,8 +87,7 @@ def test_a_change_arrives_within_a_second_of_its_commit(stage: Stage) -> None:
             rows = rows_of(follower.until(lambda e: is_row(e) and e.data["grouping"] == "all"))
             assert time.monotonic() - done < 1
             assert {row["metric"] for row in rows} == {METRIC}
-            shown = dict(rows[-1])
-            del shown["metric"]
+            shown = without_metric(rows[-1])
             assert shown == stage.state()[place(shown)]
 
 
@@ -100,32 +99,41 @@ def test_only_what_was_asked_for(stage: Stage) -> None:
     assert {row["metric"] for row in rows} == {"revenue_10m", "visitors_5m"}
 
 
+GROUPED = f"{METRIC}:all,{METRIC}:region,{METRIC}:region.device_type"
+
+
 def test_a_client_that_comes_back_has_missed_nothing(stage: Stage) -> None:
-    known = stage.state()
-    with following(stage.address, metrics=METRIC) as follower:
-        follower.next()
-        stage.batch(20)
-        first = follower.until(lambda e: e.id != "" and is_row(e))
-        for row in rows_of(first):
-            known[place(row)] = row
-        left_at = first[-1].id
+    """Whether it follows a metric or each of its groupings."""
+    before = stage.state()
+    known = {asked: dict(before) for asked in (METRIC, GROUPED)}
+    left_at = {}
+    for asked in known:
+        with following(stage.address, metrics=asked) as follower:
+            follower.next()
+            stage.batch(20)
+            first = follower.until(lambda e: e.id != "" and is_row(e))
+            known[asked] |= {place(row): row for row in rows_of(first)}
+            left_at[asked] = first[-1].id
     # Meanwhile: rows change, become preliminary and final, and a final row counts late events.
     stage.batch(70)
     stage.batch(140)
     stage.batch(300, late=2)
-    with following(stage.address, metrics=METRIC, after=left_at) as follower:
-        for event in follower.until(lambda e: e.name == "ready"):
-            assert event.name != "reset"
-            if is_row(event):
-                known[place(event.data)] = event.data
-        before = follower.id
-        stage.batch(310)
-        for row in rows_of(follower.until(lambda e: e.id != before)):
-            known[place(row)] = row
-    now = stage.state()
-    states = {row["state"] for row in now.values()}
-    assert "final" in states and any(row["late_events"] for row in now.values())
-    assert {key: {k: v for k, v in row.items() if k != "metric"} for key, row in known.items()} == now
+    for asked, id_ in left_at.items():
+        with following(stage.address, metrics=asked, after=id_) as follower:
+            missed = follower.until(lambda e: e.name == "ready")
+            assert {event.name for event in missed} == {"row", "ready"}
+            reached = follower.id
+            stage.batch(310)
+            missed += follower.until(lambda e, reached=reached: e.id != reached)  # type: ignore[misc]
+            known[asked] |= {place(row): row for row in rows_of(missed)}
+        now = stage.state()
+        states = {row["state"] for row in now.values()}
+        assert "final" in states and any(row["late_events"] for row in now.values())
+        assert {k: without_metric(row) for k, row in known[asked].items()} == now
+
+
+def without_metric(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "metric"}
 
 
 def test_whoever_leaves_in_the_middle_of_catching_up_goes_on_from_there(stage: Stage) -> None:
@@ -369,24 +377,6 @@ def test_too_many_rows_are_told_and_not_sent(stage: Stage, monkeypatch: pytest.M
         assert follower.next().name == "ready", "it is told once"
 
 
-def test_too_many_alerts_are_told_and_not_sent(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alerts, "MOST", 2)
-    with (
-        psycopg.connect(stage.url, autocommit=True) as connection,
-        following(stage.address, topics="alerts", metrics=f"{METRIC}:all") as follower,
-    ):
-        follower.next()
-        connection.execute(
-            "INSERT INTO headrace.alerts SELECT 'm' || n, 'turanmart', 'low', %s, 'page', 'resolved', '',"
-            " 'all', '{}', now(), now(), 1, '{}', '', '', 1, now(), now(), now()"
-            " FROM generate_series(1, 3) n",
-            (METRIC,),
-        )
-        announce(connection, "turanmart.clickstream")
-        event = follower.next()
-    assert (event.name, event.data) == ("skipped", {"alerts_of": METRIC, "why": "too many rows at once"})
-
-
 @pytest.mark.parametrize(
     ("asked", "groupings"),
     [
@@ -397,17 +387,16 @@ def test_too_many_alerts_are_told_and_not_sent(stage: Stage, monkeypatch: pytest
     ],
 )
 def test_a_grouping_can_be_followed_alone(stage: Stage, asked: str, groupings: set[str]) -> None:
-    """Live and after coming back, from a look with a late event as well."""
+    """Live, and after coming back."""
     with following(stage.address, metrics=asked) as follower:
         left_at = follower.next().id
-        stage.batch(430, late=1)
-        live = rows_of([follower.next() for _ in range(len(groupings))])
-        live += rows_of(follower.until(lambda e: e.id != left_at)) if follower.id == left_at else []
+        stage.batch(430)
+        live = rows_of(follower.until(lambda e: e.id != left_at))
     with following(stage.address, metrics=asked, after=left_at) as follower:
         resumed = rows_of(follower.until(lambda e: e.name == "ready"))
-    assert {row["grouping"] for row in live} <= groupings
-    assert {row["grouping"] for row in resumed} == groupings
-    assert len({place(row) for row in resumed}) == len(resumed), "no row twice"
+    assert {row["grouping"] for row in live} == groupings
+    assert len({place(row) for row in live}) == len(live), "no row twice"
+    assert sorted(resumed, key=place) == sorted(live, key=place)
 
 
 def test_one_look_serves_all_who_follow_a_grouping(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -492,3 +481,21 @@ def test_alerts_of_patterns_are_followed_too(stage: Stage) -> None:
     assert event.data["values"]["matched"] == [{"event_id": "e1"}]
     listed = httpx.get(f"{stage.address}/api/v1/alerts", params={"alert": "failed_logins"}).json()
     assert listed["items"] == [event.data]
+
+
+def test_too_many_alerts_are_told_and_not_sent(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alerts, "MOST", 2)
+    with (
+        psycopg.connect(stage.url, autocommit=True) as connection,
+        following(stage.address, topics="alerts", metrics=f"{METRIC}:all") as follower,
+    ):
+        follower.next()
+        connection.execute(
+            "INSERT INTO headrace.alerts SELECT 'm' || n, 'turanmart', 'low', %s, 'page', 'resolved', '',"
+            " 'all', '{}', now(), now(), 1, '{}', '', '', 1, now(), now(), now()"
+            " FROM generate_series(1, 3) n",
+            (METRIC,),
+        )
+        announce(connection, "turanmart.clickstream")
+        event = follower.next()
+    assert (event.name, event.data) == ("skipped", {"alerts_of": METRIC, "why": "too many rows at once"})
