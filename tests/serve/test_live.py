@@ -444,6 +444,22 @@ def test_after_a_restart_of_the_store_changes_arrive_again(tmp_path: Path) -> No
         service.stop()
 
 
+def test_connections_that_broke_while_idle_are_not_noticed(stage: Stage) -> None:
+    with (
+        psycopg.connect(stage.url, autocommit=True) as connection,
+        following(stage.address, metrics=METRIC) as follower,
+    ):
+        follower.next()
+        ended = connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name IN ('headrace-serve', 'headrace-live')"
+        )
+        assert ended.rowcount >= 2
+        assert stage.state()
+        stage.batch(450)
+        assert follower.until(is_row)
+
+
 def test_alerts_are_followed_too(stage: Stage) -> None:
     with (
         psycopg.connect(stage.url, autocommit=True) as connection,
