@@ -31,6 +31,7 @@ class Crowd:
     """What all clients have seen together; `arrivals` are seconds after a commit, one for each client."""
 
     connected: int = 0
+    all_connected_at: float = 0.0
     closed: int = 0
     rows: int = 0
     skipped: int = 0
@@ -104,6 +105,7 @@ async def _crowd(address: str, store_url: str, clients: int, path: str, end: flo
     await asyncio.gather(*tasks, return_exceptions=True)
     await asyncio.to_thread(commits.stop)
     seen.connected = sum(one.ready_at > 0 for one in followers)
+    seen.all_connected_at = max((one.ready_at for one in followers), default=0.0)
     seen.commits = len(commits.heard)
     seen.arrivals = arrivals(followers, commits.heard)
     return seen

@@ -57,6 +57,7 @@ class Seen:
     """What was measured, in seconds and bytes."""
 
     answers: dict[str, list[float]] = field(default_factory=dict)
+    asked_at: dict[str, list[float]] = field(default_factory=dict)
     errors: int = 0
     live: Crowd = field(default_factory=Crowd)
     load: float = 0.0
@@ -194,6 +195,7 @@ async def _one(client: httpx.AsyncClient, path: str, seen: Seen) -> None:
     begin = time.monotonic()
     answer = await client.get(path)
     seen.answers.setdefault(path, []).append(time.monotonic() - begin)
+    seen.asked_at.setdefault(path, []).append(begin)
     seen.errors += answer.status_code != 200
 
 
@@ -207,6 +209,8 @@ async def watch(process: psutil.Process, end: float, seen: Seen) -> None:
 
 def summary(seen: Seen) -> dict[str, object]:
     every = [seconds for answers in seen.answers.values() for seconds in answers]
+    begun = [at for asked in seen.asked_at.values() for at in asked]
+    connected = [s for s, at in zip(every, begun, strict=True) if at > seen.live.all_connected_at]
     # The first quarter warms up: connections, prepared statements, buffers.
     settled = [size for _, size in seen.memory[len(seen.memory) // 4 :]]
     third = max(1, len(settled) // 3)
@@ -215,6 +219,8 @@ def summary(seen: Seen) -> dict[str, object]:
         "errors": seen.errors,
         "p50_ms": _rank(every, 50) * 1000,
         "p99_ms": _rank(every, 99) * 1000,
+        "p99_ms_once_all_follow": _rank(connected, 99) * 1000,
+        "seconds_until_all_follow": seen.live.all_connected_at - min(begun),
         "p99_ms_by_path": {path: _rank(s, 99) * 1000 for path, s in seen.answers.items()},
         "server_cpu_share": seen.cpu_share,
         "load_average": seen.load,

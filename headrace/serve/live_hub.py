@@ -63,7 +63,7 @@ class Hub:
         self._changed: set[str] = set()
         self._awake, self._committed = asyncio.Event(), asyncio.Event()
         self._catching_up = asyncio.Semaphore(CATCHING_UP)
-        self._reading = asyncio.Lock()
+        self._reading, self._door = asyncio.Lock(), asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self.listening = False
 
@@ -84,6 +84,11 @@ class Hub:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def turn(self) -> None:
+        """After a restart all come back at once: one by one, they do not hold up those who ask something."""
+        async with self._door:
+            await asyncio.sleep(BREATH_SECONDS)
 
     async def join(self, feeds: Collection[str], *, pipeline: bool) -> Client:
         """From now on the client is told of every change; its positions say what it has not seen."""

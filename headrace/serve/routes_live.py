@@ -41,9 +41,13 @@ STREAM = {
 router = APIRouter(tags=["live"])
 
 
+async def in_turn(serving: Served) -> None:
+    await serving.hub.turn()
+
+
 @router.get(
     "/live",
-    dependencies=[Depends(only_declared)],
+    dependencies=[Depends(in_turn), Depends(only_declared)],
     summary="Follow changes as they are committed",
     response_class=Response,
     responses={
