@@ -180,6 +180,7 @@ def test_what_a_record_says_is_text_and_never_markup(tab: Tab) -> None:
 
 
 def test_the_looks_of_the_states_differ_in_shape(tab: Tab, shop: Shop) -> None:
+    shop.commit()  # the watermark is that of now, however long the page took: the window is published
     shop.commit(timedelta(seconds=85))
     tab.page.wait_for_selector(f"{CHART} .corrected")
     looks = tab.page.evaluate(
