@@ -1,8 +1,9 @@
-"""How fast the API answers while clients follow changes, and whether its memory grows.
+"""How fast the API answers while clients follow changes, whether they all stay, and whether memory grows.
 
 `python -m benchmarks.serve --seconds 120`: a store of its own with sample rows, a batch every second, a
-server as users run it, requests at a fixed rate (a late answer delays no other), and clients of /live. With
-`--traffic 2000` there are no samples: broker, engine and that many events a second run beside it instead.
+server as users run it, requests at a fixed rate (a late answer delays no other), and clients of /live that
+follow what the dashboard follows. With `--traffic 2000` there are no samples: broker, engine and that many
+events a second run beside it instead.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import multiprocessing
 import os
 import statistics
 import subprocess
@@ -22,11 +22,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import httpx
 import psutil
 
+from benchmarks.live_crowd import Crowd, start_crowd
 from headrace.local.connect import connections_of
 from headrace.local.engine import EngineProcess
 from headrace.local.serve import ServeProcess
@@ -57,10 +57,10 @@ class Seen:
     """What was measured, in seconds and bytes."""
 
     answers: dict[str, list[float]] = field(default_factory=dict)
+    asked_at: dict[str, list[float]] = field(default_factory=dict)
     errors: int = 0
-    arrivals: list[float] = field(default_factory=list)  # after the commit
-    rows: int = 0
-    dropped: int = 0
+    live: Crowd = field(default_factory=Crowd)
+    load: float = 0.0
     memory: list[tuple[float, int]] = field(default_factory=list)
     cpu_share: float = 0.0  # of one core, by the server
 
@@ -70,6 +70,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--rate", type=float, default=50.0, help="requests in a second")
     parser.add_argument("--clients", type=int, default=200, help="of /live")
+    parser.add_argument(
+        "--live-metrics",
+        choices=("page", "all"),
+        default="page",
+        help="what they follow: as the dashboard, or all",
+    )
     parser.add_argument("--minutes", type=int, default=120, help="of sample rows before now")
     parser.add_argument("--traffic", type=float, default=0.0, help="events a second through a whole engine")
     parser.add_argument(
@@ -78,14 +84,14 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     if options.traffic:
-        with whole_shop(options) as (address, process):
-            seen = asyncio.run(measure(options, None, address, process))
+        with whole_shop(options) as (address, process, url):
+            seen = asyncio.run(measure(options, None, url, address, process))
     else:
         with own_store() as url:
             seed = Seed(url)
             seed.fill(options.minutes, datetime.now(UTC))
             with serving(url) as (address, process):
-                seen = asyncio.run(measure(options, seed, address, process))
+                seen = asyncio.run(measure(options, seed, url, address, process))
     report = summary(seen)
     print(json.dumps(report, indent=1) if options.json else shown(report))
 
@@ -120,7 +126,7 @@ def serving(store_url: str) -> Iterator[tuple[str, psutil.Process]]:
 
 
 @contextmanager
-def whole_shop(options: argparse.Namespace) -> Iterator[tuple[str, psutil.Process]]:
+def whole_shop(options: argparse.Namespace) -> Iterator[tuple[str, psutil.Process, str]]:
     """TuranMart as the demo runs it, under traffic that lasts as long as the measurement."""
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
         folder = Path(name)
@@ -138,7 +144,7 @@ def whole_shop(options: argparse.Namespace) -> Iterator[tuple[str, psutil.Proces
                 serve.start()
                 traffic = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
                 time.sleep(options.warm)
-                yield serve.url, psutil.Process(serve.pid)
+                yield serve.url, psutil.Process(serve.pid), to.store_url
             finally:
                 if traffic is not None:
                     traffic.terminate()
@@ -148,65 +154,27 @@ def whole_shop(options: argparse.Namespace) -> Iterator[tuple[str, psutil.Proces
 
 
 async def measure(
-    options: argparse.Namespace, seed: Seed | None, address: str, process: psutil.Process
+    options: argparse.Namespace, seed: Seed | None, store_url: str, address: str, process: psutil.Process
 ) -> Seen:
     """Those who follow are a process of their own: reading their events must not delay the questions here."""
     seen = Seen()
-    committed = multiprocessing.Value("d", 0.0)
-    results: multiprocessing.Queue[tuple[list[float], int, int]] = multiprocessing.Queue()
     end = time.monotonic() + options.seconds
-    crowd = multiprocessing.Process(
-        target=follow_all, args=(address, options.clients, end, committed, results), daemon=True
-    )
-    crowd.start()
-    fed = [feed(seed, committed, end)] if seed is not None else []
+    crowd, results = start_crowd(address, store_url, options.clients, options.live_metrics, end)
+    fed = [feed(seed, end)] if seed is not None else []
     await asyncio.gather(*fed, ask(address, options.rate, end, seen), watch(process, end, seen))
-    seen.arrivals, seen.rows, seen.dropped = await asyncio.to_thread(results.get, True, 30)
+    seen.load = os.getloadavg()[1]
+    seen.live = await asyncio.to_thread(results.get, True, 60)
     crowd.join(10)
     return seen
 
 
-async def feed(seed: Seed, committed: Any, end: float) -> None:
+async def feed(seed: Seed, end: float) -> None:
     number = 0
     while time.monotonic() < end:
         begin = time.monotonic()
         number += 1
         await asyncio.to_thread(seed.batch, datetime.now(UTC), events=5 + number, streams=("clickstream",))
-        committed.value = time.monotonic()
         await asyncio.sleep(max(0.0, 1.0 - (time.monotonic() - begin)))
-
-
-def follow_all(address: str, clients: int, end: float, committed: Any, results: Any) -> None:
-    """The monotonic clock is the same for all processes of a machine."""
-
-    async def crowd() -> Seen:
-        seen = Seen()
-        tasks = [asyncio.create_task(follow(address, seen, committed)) for _ in range(clients)]
-        await asyncio.sleep(max(0.0, end - time.monotonic()))
-        seen.dropped = sum(task.done() for task in tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        return seen
-
-    seen = asyncio.run(crowd())
-    results.put((seen.arrivals, seen.rows, seen.dropped))
-
-
-async def follow(address: str, seen: Seen, committed: Any) -> None:
-    host, port = address.removeprefix("http://").split(":")
-    reader, writer = await asyncio.open_connection(host, int(port), limit=1 << 22)
-    writer.write(f"GET /live?topics=metrics,alerts HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
-    known = 0.0
-    while text := await reader.read(1 << 18):
-        rows = text.count(b"event: row")
-        seen.rows += rows
-        if b"event: reset" in text:
-            return
-        if rows and committed.value > known:
-            # The first news of a commit; it may come before the writer has noted its end.
-            known = committed.value
-            seen.arrivals.append(time.monotonic() - known)
 
 
 async def ask(address: str, rate: float, end: float, seen: Seen) -> None:
@@ -227,6 +195,7 @@ async def _one(client: httpx.AsyncClient, path: str, seen: Seen) -> None:
     begin = time.monotonic()
     answer = await client.get(path)
     seen.answers.setdefault(path, []).append(time.monotonic() - begin)
+    seen.asked_at.setdefault(path, []).append(begin)
     seen.errors += answer.status_code != 200
 
 
@@ -240,6 +209,8 @@ async def watch(process: psutil.Process, end: float, seen: Seen) -> None:
 
 def summary(seen: Seen) -> dict[str, object]:
     every = [seconds for answers in seen.answers.values() for seconds in answers]
+    begun = [at for asked in seen.asked_at.values() for at in asked]
+    connected = [s for s, at in zip(every, begun, strict=True) if at > seen.live.all_connected_at]
     # The first quarter warms up: connections, prepared statements, buffers.
     settled = [size for _, size in seen.memory[len(seen.memory) // 4 :]]
     third = max(1, len(settled) // 3)
@@ -248,12 +219,19 @@ def summary(seen: Seen) -> dict[str, object]:
         "errors": seen.errors,
         "p50_ms": _rank(every, 50) * 1000,
         "p99_ms": _rank(every, 99) * 1000,
+        "p99_ms_once_all_follow": _rank(connected, 99) * 1000,
+        "seconds_until_all_follow": seen.live.all_connected_at - min(begun),
         "p99_ms_by_path": {path: _rank(s, 99) * 1000 for path, s in seen.answers.items()},
         "server_cpu_share": seen.cpu_share,
-        "live_rows": seen.rows,
-        "live_dropped": seen.dropped,
-        "live_p50_ms_after_commit": _rank(seen.arrivals, 50) * 1000,
-        "live_p99_ms_after_commit": _rank(seen.arrivals, 99) * 1000,
+        "load_average": seen.load,
+        "live_connected": seen.live.connected,
+        "live_closed_by_the_server": seen.live.closed,
+        "live_resets": seen.live.resets,
+        "live_skipped": seen.live.skipped,
+        "live_rows": seen.live.rows,
+        "live_commits": seen.live.commits,
+        "live_p50_ms_after_commit": _rank(seen.live.arrivals, 50) * 1000,
+        "live_p99_ms_after_commit": _rank(seen.live.arrivals, 99) * 1000,
         "memory_mb_after_warm_up": statistics.mean(settled[:third]) / 2**20,
         "memory_mb_at_the_end": statistics.mean(settled[-third:]) / 2**20,
     }

@@ -58,7 +58,7 @@ class AlertFeed:
     event = "alert"
 
     def __init__(self, app: str, metric: str, source: str, database: Database) -> None:
-        self.key, self.source = alerts_of(metric), source
+        self.key, self.source, self.subject = alerts_of(metric), source, {"alerts_of": metric}
         self._app, self._metric, self._database = app, metric, database
 
     async def newest(self) -> Position:
@@ -74,10 +74,10 @@ class AlertFeed:
             " ORDER BY updated_at LIMIT %s",
             (self._app, self._metric, position.at, MOST + 1),
         )
+        reached = Position(found[-1]["updated_at"]) if found else position
         if len(found) > MOST:
-            return Changes([], await self.newest(), complete=False)
-        at = found[-1]["updated_at"] if found else position.at
-        return Changes([to_json(_shown(row)) for row in found], Position(at))
+            return Changes([], reached, complete=False)
+        return Changes([to_json(_shown(row)) for row in found], reached)
 
 
 def _shown(row: Row) -> dict[str, Any]:

@@ -38,6 +38,7 @@ class Database:
     """Runs single statements; what can go wrong is told as a problem."""
 
     def __init__(self, url: str, connections: int = CONNECTIONS) -> None:
+        self._connections = connections
         self._pool: AsyncConnectionPool[psycopg.AsyncConnection[Row]] = AsyncConnectionPool(
             url,
             min_size=1,
@@ -46,7 +47,6 @@ class Database:
             max_waiting=WAITING,
             max_idle=60,
             reconnect_timeout=0,
-            check=AsyncConnectionPool.check_connection,
             configure=_configure,
             open=False,
             name="headrace-serve",
@@ -68,9 +68,7 @@ class Database:
     async def rows(self, query: Text, values: Values = ()) -> list[Row]:
         """Raises NotThereYet for what the engine has not made yet."""
         try:
-            async with self._pool.connection() as connection:
-                found = await connection.execute(query, values)
-                return await found.fetchall()
+            return await self._answer(query, values)
         except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName) as error:
             raise NotThereYet from error
         except psycopg.errors.UndefinedColumn as error:
@@ -85,6 +83,20 @@ class Database:
             raise unavailable("the store is busy or away", "try again in a moment") from error
         except (psycopg.OperationalError, psycopg.InterfaceError, PoolClosed) as error:
             raise unavailable("the store does not answer", "headrace status tells what runs") from error
+
+    async def _answer(self, query: Text, values: Values) -> list[Row]:
+        """A connection that broke while it was idle, as all do when the store restarts, costs another try.
+
+        Asking each of them whether it lives before it is used would be one more way to the store and back.
+        """
+        for _ in range(self._connections):
+            async with self._pool.connection() as connection:
+                try:
+                    return await (await connection.execute(query, values)).fetchall()
+                except psycopg.OperationalError:
+                    if not connection.closed:
+                        raise
+        raise unavailable("the store does not answer", "headrace status tells what runs")
 
     async def rows_if_there(self, query: Text, values: Values = ()) -> list[Row]:
         try:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 import psycopg
 
@@ -15,9 +16,9 @@ from headrace.errors import ServiceError
 from headrace.ops.load import LoadedApp
 from headrace.serve.alerts import AlertFeed, alerts_of
 from headrace.serve.database import Database
-from headrace.serve.live_client import Client, event_of, parcel_of
+from headrace.serve.live_client import TOO_MANY, Client, event_of, parcel_of
 from headrace.serve.live_feeds import Changes, Feed, MetricFeed, Position
-from headrace.serve.metric_tables import MetricTables
+from headrace.serve.metric_tables import MetricTables, grouping_names
 from headrace.serve.pipeline import PipelineFeed
 from headrace.serve.problems import Problem, unavailable
 from headrace.store.changes import CHANNEL
@@ -45,10 +46,12 @@ class Hub:
     ) -> None:
         self._url, self._pipeline = store_url, pipeline
         self._sources = {query_name(loaded.name, stream): stream for stream in loaded.contracts}
-        self.feeds: dict[str, Feed] = {
-            metric.name: MetricFeed(loaded.name, metric, database, tables)
+        metrics = (
+            MetricFeed(loaded.name, metric, grouping, database, tables)
             for metric in loaded.app.metrics.values()
-        }
+            for grouping in (None, *grouping_names(metric))
+        )
+        self.feeds: dict[str, Feed] = {feed.key: feed for feed in metrics}
         raising = {metric.name: metric.of for metric in loaded.app.metrics.values()}
         raising |= {pattern.name: pattern.of for pattern in loaded.app.patterns.values()}
         self.feeds |= {
@@ -60,7 +63,7 @@ class Hub:
         self._changed: set[str] = set()
         self._awake, self._committed = asyncio.Event(), asyncio.Event()
         self._catching_up = asyncio.Semaphore(CATCHING_UP)
-        self._reading = asyncio.Lock()
+        self._reading, self._door = asyncio.Lock(), asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self.listening = False
 
@@ -81,6 +84,11 @@ class Hub:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def turn(self) -> None:
+        """After a restart all come back at once: one by one, they do not hold up those who ask something."""
+        async with self._door:
+            await asyncio.sleep(BREATH_SECONDS)
 
     async def join(self, feeds: Collection[str], *, pipeline: bool) -> Client:
         """From now on the client is told of every change; its positions say what it has not seen."""
@@ -104,7 +112,8 @@ class Hub:
     async def missed(self, client: Client, seen: Mapping[str, Position]) -> dict[str, Changes] | None:
         """What changed since the positions of an earlier connection; None if that cannot be told.
 
-        The client goes back to these positions; what the hub hands to it meanwhile is sent afterwards.
+        The client goes back to these positions; what the hub hands to it meanwhile is sent afterwards. A feed
+        with too many changes goes on where the client has joined: fetching it anew gives all that was before.
         """
         mine = {key: position for key, position in seen.items() if key in client.positions}
         if any(position.at > client.positions[key].at for key, position in mine.items()):
@@ -116,8 +125,9 @@ class Hub:
                     found[key] = await self.feeds[key].since(position)
         except Problem:
             return None
-        if not all(changes.complete for changes in found.values()):
-            return None
+        for key, changes in found.items():
+            if not changes.complete and changes.position.at < client.positions[key].at:
+                found[key] = replace(changes, position=client.positions[key])
         client.positions.update(mine)
         return found
 
@@ -173,32 +183,51 @@ class Hub:
                 async with self._reading:
                     await self._spread([k for k in self._positions if self.feeds[k].source in changed])
             except Problem as problem:
-                # The store is away or busy: nothing is lost, since the positions have not moved.
+                # The store is away or busy: nothing is lost, since a position moves with what was found.
                 logger.warning("changes cannot be read: %s", problem.detail)
                 await asyncio.sleep(0.5)
                 self._note(changed)
 
     async def _spread(self, keys: list[str]) -> None:
-        """All that a commit changed is handed over at once, so that each client needs few writes for it."""
-        parcels = []
+        """All that a commit changed is handed over at once, so that each client needs few writes for it.
+
+        A look that fails keeps back nothing of the others, and is raised when they are handed over.
+        """
+        parcels, skipped, failed = [], [], None
         for key in keys:
-            # Whoever followed it may leave at any moment, before the look and during it.
-            position = self._positions.get(key)
-            if position is None:
+            try:
+                changes = await self._look(key)
+            except Exception as error:
+                failed = error
                 continue
-            changes = await self.feeds[key].since(position)
-            if key not in self._positions:
-                continue
-            self._positions[key] = changes.position
-            if not changes.complete:
-                for client in self._clients:
-                    client.lose(key, changes.position)
-            elif changes.items:
-                parcels.append(parcel_of(key, self.feeds[key].event, changes))
+            if changes is not None and not changes.complete:
+                skipped.append((self.feeds[key], changes.position))
+            elif changes is not None and changes.items:
+                parcels.append(parcel_of(self.feeds[key], changes))
+        if parcels or skipped:
+            async for client in self._in_turn():
+                for feed, position in skipped:
+                    client.skip(feed, position, TOO_MANY)
+                for parcel in parcels:
+                    client.push(parcel)
+        if failed is not None:
+            raise failed
+
+    async def _look(self, key: str) -> Changes | None:
+        """None if nobody follows it any more: they may leave at any moment, before the look and during it."""
+        position = self._positions.get(key)
+        if position is None:
+            return None
+        changes = await self.feeds[key].since(position)
+        if key not in self._positions:
+            return None
+        self._positions[key] = changes.position
+        return changes
+
+    async def _in_turn(self) -> AsyncIterator[Client]:
+        """Two hundred writes in a row would keep everybody waiting who asks something else."""
         for number, client in enumerate(list(self._clients)):
-            for parcel in parcels:
-                client.push(parcel)
-            # Two hundred writes in a row would keep everybody waiting who asks something else.
+            yield client
             if number % AT_ONCE == AT_ONCE - 1:
                 await asyncio.sleep(BREATH_SECONDS)
 
@@ -210,7 +239,7 @@ class Hub:
             if any(client.wants_pipeline for client in self._clients):
                 try:
                     event = event_of("pipeline", await self._pipeline.now())
-                    for client in self._clients:
+                    async for client in self._in_turn():
                         client.push_pipeline(event)
                 except ServiceError as error:
                     logger.warning("the pipeline cannot be read: %s", error.what)

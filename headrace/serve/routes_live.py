@@ -12,11 +12,13 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from headrace.errors import known_names
+from headrace.metrics import Metric
 from headrace.serve import models
 from headrace.serve.access import Asking, Caller
 from headrace.serve.alerts import alerts_of
-from headrace.serve.live_client import Client, parcel_of
-from headrace.serve.live_feeds import Position
+from headrace.serve.live_client import TOO_MANY, Client, in_chunks, parcel_of
+from headrace.serve.live_feeds import Position, metric_key, spoken
+from headrace.serve.metric_tables import grouping_names
 from headrace.serve.parameters import decode_cursor, only_declared
 from headrace.serve.problems import Problem, wrong
 from headrace.serve.routes_metrics import Served, visible_metric
@@ -39,9 +41,13 @@ STREAM = {
 router = APIRouter(tags=["live"])
 
 
+async def in_turn(serving: Served) -> None:
+    await serving.hub.turn()
+
+
 @router.get(
     "/live",
-    dependencies=[Depends(only_declared)],
+    dependencies=[Depends(in_turn), Depends(only_declared)],
     summary="Follow changes as they are committed",
     response_class=Response,
     responses={
@@ -54,7 +60,11 @@ async def live(
     serving: Served,
     metrics: Annotated[
         str | None,
-        Query(description="Metrics, with commas; all if left out.", examples=["conversion_1m,revenue_10m"]),
+        Query(
+            description="Metrics, with commas; all if left out. After a colon one grouping of a metric, its"
+            " dimensions with dots, or `all` for the rows without dimensions; without it all groupings.",
+            examples=["conversion_1m:region,visitors_5m:all,revenue_10m"],
+        ),
     ] = None,
     topics: Annotated[
         str, Query(description="`metrics`, `pipeline`, `alerts`, with commas.", examples=["metrics"])
@@ -64,31 +74,49 @@ async def live(
     ] = None,
     last_event_id: Annotated[str | None, Header(max_length=8000)] = None,
 ) -> Response:
-    """Server-sent events: `ready`, `row`, `pipeline`, `alert`, `reset` and, every 15 s, `ping`.
+    """Server-sent events: `ready`, `row`, `pipeline`, `alert`, `skipped`, `reset` and, every 15 s, `ping`.
 
-    A client that comes back with the last `id` gets everything it has missed, or a `reset`: fetch anew.
+    Where more than 1,000 rows change at once, or the client is slow, `skipped` names what was left out: fetch
+    it anew; the stream goes on. A client that comes back with the last `id` gets everything it has missed, or
+    is told `skipped`; a `reset` says that what was missed is not known: fetch all anew.
     """
     asked = topics.split(",")
     for topic in asked:
         if topic not in TOPICS:
             raise wrong("topics", "there is no such topic", known_names(topic[:80], TOPICS))
     followed = _followed(serving, caller, metrics)
-    feeds = [*followed] if "metrics" in asked else []
+    feeds = [metric_key(name, grouping) for name, grouping in followed] if "metrics" in asked else []
     if "alerts" in asked:
         patterns = serving.access.visible_patterns(caller) if metrics is None else []
-        feeds += [alerts_of(name) for name in (*followed, *(pattern.name for pattern in patterns))]
+        raising = dict.fromkeys([*(name for name, _ in followed), *(pattern.name for pattern in patterns)])
+        feeds += [alerts_of(name) for name in raising]
     client = await serving.hub.join(feeds, pipeline="pipeline" in asked)
     return EventStream(serving, client, last_event_id or cursor)
 
 
-def _followed(serving: Serving, caller: Caller, metrics: str | None) -> list[str]:
+def _followed(serving: Serving, caller: Caller, metrics: str | None) -> list[tuple[str, str | None]]:
+    """Metrics, each with one of its groupings or with None for all of them."""
     if metrics is None:
-        return [metric.name for metric in serving.access.visible_metrics(caller)]
-    return [visible_metric(serving, caller, name).name for name in dict.fromkeys(metrics.split(","))]
+        return [(metric.name, None) for metric in serving.access.visible_metrics(caller)]
+    asked: dict[tuple[str, str | None], None] = {}
+    for one in metrics.split(","):
+        name, colon, text = one.partition(":")
+        metric = visible_metric(serving, caller, name)
+        asked[metric.name, _grouping(metric, text) if colon else None] = None
+    # Who follows all groupings would get the rows of a single one twice.
+    return [(name, grouping) for name, grouping in asked if grouping is None or (name, None) not in asked]
+
+
+def _grouping(metric: Metric, text: str) -> str:
+    for name in grouping_names(metric):
+        if sorted(text.split(".")) == sorted(spoken(name).split(".")):
+            return name
+    known = [spoken(name) for name in grouping_names(metric)]
+    raise wrong("metrics", f"{metric.name} has no such grouping", known_names(text[:80], known))
 
 
 class EventStream(Response):
-    """Writes events until the client goes away, is too slow, or the server stops."""
+    """Writes events until the client goes away, takes nothing any more, or the server stops."""
 
     def __init__(self, serving: Serving, client: Client, cursor: str | None) -> None:
         super().__init__()
@@ -131,10 +159,15 @@ class EventStream(Response):
             yield self._client.reset("what was missed cannot be told")
             return
         for key, changes in missed.items():
-            if changes.items:
-                yield self._client.text([parcel_of(key, self._hub.feeds[key].event, changes)])
+            if not changes.complete:
+                self._client.skip(self._hub.feeds[key], changes.position, TOO_MANY)
+            elif changes.items:
+                for chunk in in_chunks(self._client.changes([parcel_of(self._hub.feeds[key], changes)])):
+                    yield chunk
             else:
                 self._client.positions[key] = changes.position
+        for chunk in in_chunks(self._client.skipped()):
+            yield chunk
 
 
 def _positions(cursor: str) -> dict[str, Position] | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import json
-
 from headrace.store.connection import Connection
 
 CHANNEL = "headrace"
 
 
 def announce(connection: Connection, query: str) -> None:
-    """Postgres delivers it when, and only if, the transaction commits."""
-    connection.execute("SELECT pg_notify(%s, %s)", (CHANNEL, json.dumps({"query": query})))
+    """Postgres delivers it when, and only if, the transaction commits.
+
+    `at` is the time of the transaction: the `updated_at` of every row that it has changed.
+    """
+    connection.execute(
+        "SELECT pg_notify(%s, json_build_object('query', %s::text, 'at', now())::text)", (CHANNEL, query)
+    )

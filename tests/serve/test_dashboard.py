@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,7 @@ from headrace.connections import Connections
 from headrace.local.services import Services
 from headrace.log.topics import ensure_topics
 from headrace.ops.load import LoadedApp, load_app
+from headrace.serve import live_feeds
 from headrace.store.changes import announce
 from headrace.store.reports import QueryStatus, Report, save_report
 from tests.serve.browser import CHROMIUM, DESK, PHONE, Tab, chromium, opened
@@ -179,6 +181,7 @@ def test_what_a_record_says_is_text_and_never_markup(tab: Tab) -> None:
 
 
 def test_the_looks_of_the_states_differ_in_shape(tab: Tab, shop: Shop) -> None:
+    shop.commit()  # the watermark is that of now, however long the page took: the window is published
     shop.commit(timedelta(seconds=85))
     tab.page.wait_for_selector(f"{CHART} .corrected")
     looks = tab.page.evaluate(
@@ -214,7 +217,12 @@ def test_a_commit_is_in_the_page_within_a_second(tab: Tab, shop: Shop) -> None:
     assert max(waits) < 1
 
 
-def test_a_correction_is_seen_when_it_happens(tab: Tab, shop: Shop, screenshots: Path) -> None:
+@pytest.mark.parametrize("most", [live_feeds.MOST, 0], ids=["sent", "skipped"])
+def test_a_correction_is_seen_when_it_happens(
+    tab: Tab, shop: Shop, screenshots: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Also where its row is too many: the page then fetches what it was not sent."""
+    monkeypatch.setattr(live_feeds, "MOST", most)
     shop.commit(timedelta(seconds=85), events=400)
     line = '.tile[data-group="tashkent"] .correction'
     tab.wait("(line) => document.querySelector(line).innerText.includes('→')", line)
@@ -516,6 +524,25 @@ def test_one_towering_value_does_not_flatten_the_others(tab: Tab) -> None:
            }"""
     )
     assert tops == [9, 40, 5, 0]
+
+
+def test_what_is_skipped_again_and_again_is_fetched_now_and_then(tab: Tab) -> None:
+    began, runs = tab.page.evaluate(
+        """async () => {
+             const { spaced } = await import('/static/js/frame.js');
+             const runs = [];
+             const call = spaced(0.3, () => runs.push(Date.now()));
+             const began = Date.now();
+             while (Date.now() - began < 400) {
+               call();
+               await new Promise((done) => setTimeout(done, 10));
+             }
+             await new Promise((done) => setTimeout(done, 500));
+             return [began, runs];
+           }"""
+    )
+    assert len(runs) == 3 and runs[0] - began < 200, "at once, in between, and the last call"
+    assert all(later - earlier >= 300 for earlier, later in pairwise(runs))
 
 
 def test_what_the_page_remembers_has_an_end(tab: Tab) -> None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import re
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,9 +21,10 @@ import psycopg
 import pytest
 
 from headrace.local.postgres import Postgres
-from headrace.serve import live_client
-from headrace.serve.live_client import Client, parcel_of
+from headrace.serve import alerts, live_client, live_feeds
+from headrace.serve.live_client import Client, Parcel, parcel_of
 from headrace.serve.live_feeds import Changes, MetricFeed, Position
+from headrace.store.changes import announce
 from tests.serve.running import Event, following, running_server, wait_until
 from tests.serve.seed import Seed, connections_to
 
@@ -82,8 +87,7 @@ def test_a_change_arrives_within_a_second_of_its_commit(stage: Stage) -> None:
             rows = rows_of(follower.until(lambda e: is_row(e) and e.data["grouping"] == "all"))
             assert time.monotonic() - done < 1
             assert {row["metric"] for row in rows} == {METRIC}
-            shown = dict(rows[-1])
-            del shown["metric"]
+            shown = without_metric(rows[-1])
             assert shown == stage.state()[place(shown)]
 
 
@@ -95,32 +99,41 @@ def test_only_what_was_asked_for(stage: Stage) -> None:
     assert {row["metric"] for row in rows} == {"revenue_10m", "visitors_5m"}
 
 
+GROUPED = f"{METRIC}:all,{METRIC}:region,{METRIC}:region.device_type"
+
+
 def test_a_client_that_comes_back_has_missed_nothing(stage: Stage) -> None:
-    known = stage.state()
-    with following(stage.address, metrics=METRIC) as follower:
-        follower.next()
-        stage.batch(20)
-        first = follower.until(lambda e: e.id != "" and is_row(e))
-        for row in rows_of(first):
-            known[place(row)] = row
-        left_at = first[-1].id
+    """Whether it follows a metric or each of its groupings."""
+    before = stage.state()
+    known = {asked: dict(before) for asked in (METRIC, GROUPED)}
+    left_at = {}
+    for asked in known:
+        with following(stage.address, metrics=asked) as follower:
+            follower.next()
+            stage.batch(20)
+            first = follower.until(lambda e: e.id != "" and is_row(e))
+            known[asked] |= {place(row): row for row in rows_of(first)}
+            left_at[asked] = first[-1].id
     # Meanwhile: rows change, become preliminary and final, and a final row counts late events.
     stage.batch(70)
     stage.batch(140)
     stage.batch(300, late=2)
-    with following(stage.address, metrics=METRIC, after=left_at) as follower:
-        for event in follower.until(lambda e: e.name == "ready"):
-            assert event.name != "reset"
-            if is_row(event):
-                known[place(event.data)] = event.data
-        before = follower.id
-        stage.batch(310)
-        for row in rows_of(follower.until(lambda e: e.id != before)):
-            known[place(row)] = row
-    now = stage.state()
-    states = {row["state"] for row in now.values()}
-    assert "final" in states and any(row["late_events"] for row in now.values())
-    assert {key: {k: v for k, v in row.items() if k != "metric"} for key, row in known.items()} == now
+    for asked, id_ in left_at.items():
+        with following(stage.address, metrics=asked, after=id_) as follower:
+            missed = follower.until(lambda e: e.name == "ready")
+            assert {event.name for event in missed} == {"row", "ready"}
+            reached = follower.id
+            stage.batch(310)
+            missed += follower.until(lambda e, reached=reached: e.id != reached)  # type: ignore[misc]
+            known[asked] |= {place(row): row for row in rows_of(missed)}
+        now = stage.state()
+        states = {row["state"] for row in now.values()}
+        assert "final" in states and any(row["late_events"] for row in now.values())
+        assert {k: without_metric(row) for k, row in known[asked].items()} == now
+
+
+def without_metric(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "metric"}
 
 
 def test_whoever_leaves_in_the_middle_of_catching_up_goes_on_from_there(stage: Stage) -> None:
@@ -200,43 +213,120 @@ def test_clients_that_come_and_go_during_commits_disturb_nobody(stage: Stage) ->
 
 
 def test_a_defect_while_following_does_not_end_it(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    since, broken = MetricFeed.since, [True]
+    """And what was found before it, of another metric in the same commit, is not lost."""
+    since, broken = MetricFeed.since, ["visitors_5m"]
 
     async def sometimes(feed: MetricFeed, position: Position) -> Changes:
-        if broken.pop() if broken else False:
+        if feed.key in broken:
+            broken.remove(feed.key)
             raise RuntimeError
         return await since(feed, position)
 
-    with following(stage.address, metrics=METRIC) as follower:
+    with following(stage.address, metrics=f"{METRIC},visitors_5m,revenue_10m") as follower:
         follower.next()
         monkeypatch.setattr(MetricFeed, "since", sometimes)
         stage.batch(414)
-        assert follower.until(is_row) and broken == []
+        seen = rows_of(follower.until(lambda e: is_row(e) and e.data["metric"] == "visitors_5m"))
+        assert {row["metric"] for row in seen} == {METRIC, "visitors_5m", "revenue_10m"} and not broken
+
+
+class Told:
+    """A feed by name alone, for what a client does with it."""
+
+    event, source = "row", ""
+
+    def __init__(self, key: str) -> None:
+        self.key, self.subject = key, {"metric": key}
+
+    async def newest(self) -> Position:
+        raise NotImplementedError
+
+    async def since(self, position: Position) -> Changes:
+        raise NotImplementedError
+
+
+BEGIN = Position(datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def parcel(feed: str, number: int, size: int = 10_000) -> Parcel:
+    at = Position(BEGIN.at + timedelta(seconds=number))
+    return parcel_of(Told(feed), Changes([f"{feed}{number} ".encode() + b"x" * size], at))
+
+
+async def taken(sent: AsyncIterator[bytes], client: Client) -> list[tuple[str, str]]:
+    """The events that wait, by name and beginning; what was pushed last is the end of them."""
+    client.push_pipeline(b"the end")
+    text = b""
+    while not text.endswith(b"the end"):
+        text += await anext(sent)
+    return re.findall(r"event: (\w+)\ndata: (\S+)", text.decode())
 
 
 def test_a_client_that_does_not_read_is_not_buffered_without_limit() -> None:
     async def run() -> None:
-        begin = Position(datetime(2026, 1, 1, tzinfo=UTC))
-        client = Client({"m": begin}, pipeline=True)
+        client = Client({"slow": BEGIN, "late": BEGIN}, pipeline=True)
         for n in range(1, 2000):
-            changes = Changes([b"x" * 10_000], Position(begin.at + timedelta(seconds=n)))
-            client.push(parcel_of("m", "row", changes))
+            client.push(parcel("slow", n))
             client.push_pipeline(b"p" * 10_000)
             assert client.waiting_bytes <= live_client.WAITING_BYTES
-        assert client.too_slow
-        events = [event async for event in client.events()]
-        assert len(events) == 1 and b"event: reset" in events[0]
+        client.push(parcel("late", 1))
+        events = await taken(client.events(), client)
+        assert events == [("skipped", '{"metric":"slow","why":"the'), ("row", "late1")]
+        assert client.positions["slow"].at == BEGIN.at + timedelta(seconds=1999)
 
     asyncio.run(run())
 
 
-def test_a_slow_client_is_told_to_begin_anew(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("seed", range(20))
+def test_what_a_client_does_not_get_it_is_told_of(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that came and notices that were obeyed make the client know the newest of every feed."""
     monkeypatch.setattr(live_client, "WAITING_BYTES", 50_000)
-    touch = "UPDATE turanmart.products_1m SET updated_at = clock_timestamp() WHERE state <> 'final'"
-    tell = """SELECT pg_notify('headrace', '{"query": "turanmart.clickstream"}')"""
+    chance = random.Random(seed)
+
+    async def run() -> None:
+        feeds = ("a", "b", "c")
+        client = Client(dict.fromkeys(feeds, BEGIN), pipeline=True)
+        sent = client.events()
+        committed, known = dict.fromkeys(feeds, 0), dict.fromkeys(feeds, 0)
+        skips = 0
+        for number in range(1, 400):
+            feed = chance.choice(feeds)
+            committed[feed] = number
+            at = Position(BEGIN.at + timedelta(seconds=number))
+            if chance.random() < 0.05:
+                client.skip(Told(feed), at, live_client.TOO_MANY)
+            else:
+                client.push(parcel(feed, number, size=chance.choice((10, 3_000, 20_000))))
+            assert client.waiting_bytes <= 50_000
+            if chance.random() < 0.2:
+                for name, data in await taken(sent, client):
+                    if name == "skipped":
+                        skips += 1
+                        fetched = data.split('"')[3]
+                        known[fetched] = committed[fetched]
+                    else:
+                        assert int(data[1:]) > known[data[0]], "a row seems to go back"
+                        known[data[0]] = int(data[1:])
+                assert known == committed
+        assert skips > 3
+
+    asyncio.run(run())
+
+
+def touch(stage: Stage, metric: str = "products_1m") -> int:
+    """Every row that is not final changes, in one commit."""
+    with psycopg.connect(stage.url) as connection:
+        rows = connection.execute(f"UPDATE turanmart.{metric} SET updated_at = now() WHERE state <> 'final'")
+        announce(connection, "turanmart.clickstream")
+        return rows.rowcount
+
+
+def test_a_slow_client_is_told_what_it_misses_and_goes_on(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_client, "WAITING_BYTES", 50_000)
     with (
         running_server(stage.seed.loaded, connections_to(stage.url), send_buffer=4096) as address,
-        psycopg.connect(stage.url, autocommit=True) as connection,
         socket.socket() as client,
     ):
         host, port = address.removeprefix("http://").split(":")
@@ -247,14 +337,87 @@ def test_a_slow_client_is_told_to_begin_anew(stage: Stage, monkeypatch: pytest.M
         text = client.recv(400)
         sent = 0
         while sent < 2_000_000:  # much more than the buffers between here and there hold
-            rows = connection.execute(touch).rowcount
+            rows = touch(stage)
             assert rows > 10
-            connection.execute(tell)
             sent += rows * 400
-        while chunk := client.recv(1 << 20):
-            text += chunk
-    assert b"event: reset" in text[-2000:] and text.endswith(b"0\r\n\r\n")
-    assert len(text) < 1_000_000
+        while b"event: skipped" not in text:
+            text += client.recv(1 << 16)
+        assert len(text) < 1_000_000
+        said = text.rpartition(b"event: skipped")[2]
+        stage.batch(415)
+        while b"event: row" not in said:
+            said += client.recv(1 << 16)
+    assert b'"why":"the connection is slow"' in said and b"event: reset" not in text + said
+
+
+def test_too_many_rows_are_told_and_not_sent(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live_feeds, "MOST", 10)
+    asked = f"products_1m,{METRIC}:all"
+    with following(stage.address, metrics=asked) as follower:
+        left_at = follower.next().id
+        stage.batch(420)
+        seen = follower.until(lambda e: e.name == "skipped")
+        if not rows_of(seen):
+            seen += follower.until(is_row)
+        assert seen[0].data == {"metric": "products_1m", "why": "too many rows at once"}
+        assert {row["metric"] for row in rows_of(seen)} == {METRIC}
+        # It goes on behind what was skipped, and tells of few rows again.
+        monkeypatch.setattr(live_feeds, "MOST", 1_000)
+        stage.batch(421)
+        after = follower.until(lambda e: is_row(e) and e.data["metric"] == "products_1m")
+        assert {event.name for event in after} == {"row"}
+        newest = {row["updated_at"] for row in rows_of(after)}
+        assert len(newest) == 1, "only the rows of the second commit"
+    monkeypatch.setattr(live_feeds, "MOST", 10)
+    with following(stage.address, metrics=asked, after=left_at) as follower:
+        resumed = follower.until(lambda e: e.name == "ready")
+        assert [e.data["metric"] for e in resumed if e.name == "skipped"] == ["products_1m"]
+        assert rows_of(resumed) and {row["grouping"] for row in rows_of(resumed)} == {"all"}
+    with following(stage.address, metrics=asked, after=follower.id) as follower:
+        assert follower.next().name == "ready", "it is told once"
+
+
+@pytest.mark.parametrize(
+    ("asked", "groupings"),
+    [
+        (f"{METRIC}:region", {"region"}),
+        (f"{METRIC}:all", {"all"}),
+        (f"{METRIC}:device_type.region,{METRIC}:all", {"region,device_type", "all"}),
+        (f"{METRIC}:region,{METRIC}", {"all", "region", "region,device_type"}),
+    ],
+)
+def test_a_grouping_can_be_followed_alone(stage: Stage, asked: str, groupings: set[str]) -> None:
+    """Live, and after coming back."""
+    with following(stage.address, metrics=asked) as follower:
+        left_at = follower.next().id
+        stage.batch(430)
+        live = rows_of(follower.until(lambda e: e.id != left_at))
+    with following(stage.address, metrics=asked, after=left_at) as follower:
+        resumed = rows_of(follower.until(lambda e: e.name == "ready"))
+    assert {row["grouping"] for row in live} == groupings
+    assert len({place(row) for row in live}) == len(live), "no row twice"
+    assert sorted(resumed, key=place) == sorted(live, key=place)
+
+
+def test_one_look_serves_all_who_follow_a_grouping(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    since, looks = MetricFeed.since, Counter[str]()
+
+    async def counted(feed: MetricFeed, position: Position) -> Changes:
+        looks[feed.key] += 1
+        return await since(feed, position)
+
+    monkeypatch.setattr(MetricFeed, "since", counted)
+    with ExitStack() as stack:
+        followers = [
+            stack.enter_context(following(stage.address, metrics=f"{METRIC}:region,visitors_5m:all"))
+            for _ in range(5)
+        ]
+        for follower in followers:
+            follower.next()
+        stage.batch(440)
+        for follower in followers:
+            follower.until(is_row)
+    assert looks == {f"{METRIC}:region": 1, "visitors_5m:all": 1}
 
 
 def test_after_a_restart_of_the_store_changes_arrive_again(tmp_path: Path) -> None:
@@ -279,6 +442,22 @@ def test_after_a_restart_of_the_store_changes_arrive_again(tmp_path: Path) -> No
             wait_until(lambda: httpx.get(f"{address}/api/v1/metrics").status_code == 200, 20)
     finally:
         service.stop()
+
+
+def test_connections_that_broke_while_idle_are_not_noticed(stage: Stage) -> None:
+    with (
+        psycopg.connect(stage.url, autocommit=True) as connection,
+        following(stage.address, metrics=METRIC) as follower,
+    ):
+        follower.next()
+        ended = connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND application_name IN ('headrace-serve', 'headrace-live')"
+        )
+        assert ended.rowcount >= 2
+        assert stage.state()
+        stage.batch(450)
+        assert follower.until(is_row)
 
 
 def test_alerts_are_followed_too(stage: Stage) -> None:
@@ -318,3 +497,21 @@ def test_alerts_of_patterns_are_followed_too(stage: Stage) -> None:
     assert event.data["values"]["matched"] == [{"event_id": "e1"}]
     listed = httpx.get(f"{stage.address}/api/v1/alerts", params={"alert": "failed_logins"}).json()
     assert listed["items"] == [event.data]
+
+
+def test_too_many_alerts_are_told_and_not_sent(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alerts, "MOST", 2)
+    with (
+        psycopg.connect(stage.url, autocommit=True) as connection,
+        following(stage.address, topics="alerts", metrics=f"{METRIC}:all") as follower,
+    ):
+        follower.next()
+        connection.execute(
+            "INSERT INTO headrace.alerts SELECT 'm' || n, 'turanmart', 'low', %s, 'page', 'resolved', '',"
+            " 'all', '{}', now(), now(), 1, '{}', '', '', 1, now(), now(), now()"
+            " FROM generate_series(1, 3) n",
+            (METRIC,),
+        )
+        announce(connection, "turanmart.clickstream")
+        event = follower.next()
+    assert (event.name, event.data) == ("skipped", {"alerts_of": METRIC, "why": "too many rows at once"})

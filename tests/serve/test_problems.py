@@ -64,6 +64,11 @@ LISTS = (
         ("/api/v1/alerts?state=closed", 422, "state", ""),
         ("/api/v1/nothing", 404, "", "/openapi.json"),
         ("/live?metrics=nothing", 404, "", ""),
+        ("/live?metrics=conversion_1m:regoin", 422, "metrics", "did you mean 'region'?"),
+        ("/live?metrics=conversion_1m:page", 422, "metrics", "all, region, region.device_type"),
+        ("/live?metrics=conversion_1m:", 422, "metrics", ""),
+        ("/live?metrics=visitors_5m:page.all", 422, "metrics", ""),
+        ("/live?metrics=:region", 404, "", ""),
         ("/live?topics=weather", 422, "topics", ""),
     ],
 )

@@ -33,6 +33,20 @@ export function everySecond(work) {
   }, 1000);
 }
 
+/** What is called often is done at once, then once in so many seconds; the last call is never lost. */
+export function spaced(seconds, work) {
+  let next = 0;
+  let timer = 0;
+  const run = () => {
+    timer = 0;
+    next = Date.now() + seconds * 1000;
+    work();
+  };
+  return () => {
+    if (!timer) timer = setTimeout(run, Math.max(0, next - Date.now()));
+  };
+}
+
 /** Repeat while the page is visible; one run at a time. */
 export function poll(seconds, work) {
   let busy = false;

@@ -6,7 +6,7 @@ import { legend, makePanel } from "./business.js";
 import { hatching } from "./columns.js";
 import { setChildren, setText } from "./dom.js";
 import { clockTime } from "./format.js";
-import { everySecond, poll, redraw, serverNow, setServerTime } from "./frame.js";
+import { everySecond, poll, redraw, serverNow, setServerTime, spaced } from "./frame.js";
 import { Enrichment } from "./enrichment.js";
 import { Freshness } from "./freshness.js";
 import { Live } from "./live.js";
@@ -29,6 +29,7 @@ class Page {
     this.catalogue = null;
     this.standing = new Standing(this);
     this.alerts = new Alerts();
+    this.reloadAlerts = spaced(2, () => this.alerts.load());
     this.pipeline = new Pipeline(this);
     this.enrichment = new Enrichment();
     this.sessions = new Sessions((roots) => this.alerts.root.after(...roots));
@@ -101,12 +102,10 @@ class Page {
   }
 
   follow() {
-    const metrics = this.panels
-      .filter((panel) => panel.shown.shape !== "ranking")
-      .map((panel) => panel.shown.metric);
-    const topics = metrics.length ? "metrics,pipeline,alerts" : "pipeline,alerts";
+    const feeds = this.panels.filter((panel) => panel.shown.shape !== "ranking").map((panel) => panel.feed);
+    const topics = feeds.length ? "metrics,pipeline,alerts" : "pipeline,alerts";
     this.live = new Live(
-      { metrics: [...new Set(metrics)].join(","), topics },
+      { metrics: [...new Set(feeds)].join(","), topics },
       {
         open: () => this.found(),
         closed: (reason, status) => this.closed(reason, status),
@@ -127,6 +126,8 @@ class Page {
     } else if (name === "alert") {
       this.alerts.take(data);
       redraw(this.verdict);
+    } else if (name === "skipped") {
+      this.skipped(data);
     } else if (name === "reset") {
       this.reload();
     }
@@ -135,6 +136,11 @@ class Page {
   /** Once the stream is open: nothing falls between the rows that are fetched and those that follow. */
   loadRows() {
     for (const panel of this.panels) if (!panel.loaded || panel.problem) panel.load();
+  }
+
+  skipped({ metric, grouping, alerts_of: alerts }) {
+    if (alerts) this.reloadAlerts();
+    for (const panel of this.panels) if (panel.shown.metric === metric) panel.skipped(grouping);
   }
 
   reload() {

@@ -4,9 +4,11 @@ import { get } from "./api.js";
 import { legendMark } from "./columns.js";
 import { el } from "./dom.js";
 import { count, measured, plural, span, windowText, withUnit } from "./format.js";
-import { redraw, serverNow } from "./frame.js";
+import { redraw, serverNow, spaced } from "./frame.js";
 import { Series } from "./model.js";
 import { Panel } from "./panel.js";
+
+const RELOAD_SECONDS = 2;
 
 export class MetricPanel {
   constructor(shown, page, columns, tall = false) {
@@ -28,6 +30,20 @@ export class MetricPanel {
       tall,
     });
     this.root = this.panel.root;
+    this.reload = spaced(RELOAD_SECONDS, async () => {
+      await this.load();
+      if (this.problem) this.reload();
+    });
+  }
+
+  /** The grouping as rows name it. */
+  get grouping() {
+    return this.shown.grouping.join(",") || "all";
+  }
+
+  /** What of /live has the rows of this panel. */
+  get feed() {
+    return `${this.shown.metric}:${this.shown.grouping.join(".") || "all"}`;
   }
 
   async load() {
@@ -46,8 +62,7 @@ export class MetricPanel {
 
   query() {
     const windows = this.series.keep * Math.max(1, this.shown.groups?.length ?? 1);
-    const grouping = this.shown.grouping.join(",") || "all";
-    return { grouping, order: "-window_start", limit: Math.min(1000, windows) };
+    return { grouping: this.grouping, order: "-window_start", limit: Math.min(1000, windows) };
   }
 
   take(answer) {
@@ -58,9 +73,14 @@ export class MetricPanel {
 
   /** A row of this metric changed. */
   row(row) {
-    if (row.grouping !== (this.shown.grouping.join(",") || "all")) return;
+    if (row.grouping !== this.grouping) return;
     this.series.merge(row, serverNow());
     redraw(this);
+  }
+
+  /** Rows of this metric were left out of the stream, of one grouping if it is named. */
+  skipped(grouping = this.grouping) {
+    if (grouping === this.grouping) this.reload();
   }
 
   draw() {
