@@ -10,6 +10,7 @@ from typing import TypedDict
 
 from pyspark.sql import SparkSession
 
+from headrace.local.class_archive import archive_options
 from headrace.local.jars import cache_dir, spark_jars
 from headrace.local.java import find_java, home_for_spark
 
@@ -47,7 +48,9 @@ def build_session(
     options = {
         "spark.jars": ",".join(str(jar) for jar in spark_jars()),
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": " ".join(JVM_OPTIONS) + f" -Dlog4j2.configurationFile={log_config}",
+        "spark.driver.extraJavaOptions": " ".join(
+            (*JVM_OPTIONS, *archive_options(), f"-Dlog4j2.configurationFile={log_config}")
+        ),
         "spark.sql.session.timeZone": "UTC",
         # A formula that fails on one event is null there; it must not stop the stream for all others.
         "spark.sql.ansi.enabled": "false",

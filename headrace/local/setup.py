@@ -1,4 +1,4 @@
-"""The part of the set-up that is not Python packages: a Java and the JVM jars."""
+"""The part of the set-up that is not Python packages: a Java, the JVM jars and an archive of classes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 from rich.console import Console
 
 from headrace.errors import HeadraceError, ServiceError
+from headrace.local.class_archive import make_archive
 from headrace.local.jars import ensure_jars, jars_dir
 from headrace.local.java import Java, find_java
 
@@ -18,6 +19,7 @@ def main() -> int:
         java = _java_or_wheel(console)
         console.print(f"Java {java.version}: {java.program}", highlight=False, soft_wrap=True)
         _jars(console)
+        _classes(console)
     except HeadraceError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -44,6 +46,12 @@ def _jars(console: Console) -> None:
     else:
         jars = ensure_jars(_plain_line)
     console.print(f"JVM jars: {len(jars)} in {jars_dir()}", highlight=False, soft_wrap=True)
+
+
+def _classes(console: Console) -> None:
+    print("Java classes: archiving them, so that Spark starts faster from now on", flush=True)
+    if not make_archive():
+        console.print("Java classes: not archived; everything works, and starts more slowly")
 
 
 def _plain_line(_name: str, count: int) -> None:

@@ -36,6 +36,7 @@ class PaneJob:
         columns = Columns()
         self._plan = make_plan(resolved, columns)
         self._columns = columns.select()
+        self._uses_fields = any(r.fields for r in resolved)
 
     def reduce(self, session: SparkSession, watermarks: Watermarks, rows: int) -> list[Panes]:
         """`watermarks` holds only what could make an event of this batch miss a window by itself."""
@@ -46,7 +47,8 @@ class PaneJob:
             else "CASE WHEN __clock IS NOT NULL THEN substring(__id, 2) END"
         )
         select = ", ".join([*OWN, f"{named} AS event_id", *self._columns])
-        events = session.sql(f"WITH {accepted_events(rows < FEW)} SELECT {select} FROM accepted")
+        accepted = accepted_events(rows < FEW, with_fields=self._uses_fields)
+        events = session.sql(f"WITH {accepted} SELECT {select} FROM accepted")
         found = events.mapInArrow(partial(reduce_events, self._plan, watermarks), "branch int, rows binary")
         reduced = Reduced(self._plan, [(row[0], row[1]) for row in found.collect()])
         panes = [Panes(r, late=reduced.late(n)) for n, r in enumerate(self._resolved)]

@@ -65,6 +65,14 @@ def event(number: int, at: str, visitor: str = "v-1", **more: object) -> bytes:
     return json.dumps({**fields, "action": "view", **more}).encode()
 
 
+# A metric that needs no field of its source is a metric like any other.
+NO_FIELD = """
+from headrace import count, tumbling
+
+app.metric("visits_1m", of="visits", window=tumbling("1 minute"), measures={"n": count()})
+"""
+
+
 def test_the_printed_commands_work_as_printed(tmp_path: Path) -> None:
     def shell(command: str) -> subprocess.CompletedProcess[str]:
         words = [sys.executable, "-m", "headrace.cli", *command.split()]
@@ -73,6 +81,8 @@ def test_the_printed_commands_work_as_printed(tmp_path: Path) -> None:
     made = shell("init my-shop")
     commands = [line.strip() for line in made.stdout.splitlines() if line.startswith("  headrace ")]
     assert [command.split()[1] for command in commands] == ["check", "simulate"]
+    with (tmp_path / "my-shop" / "app.py").open("a") as app:
+        app.write(NO_FIELD)
     for command in commands:
         done = shell(command.removeprefix("headrace "))
         assert done.returncode == 0, done.stderr
@@ -80,6 +90,8 @@ def test_the_printed_commands_work_as_printed(tmp_path: Path) -> None:
     assert "unaccounted" in done.stdout
     rows = fates(tmp_path / "my-shop" / "out")
     assert [(row["fate"], row["reasons"], row["event_id"]) for row in rows] == EXPECTED
+    with (tmp_path / "my-shop" / "out" / "visits_1m.csv").open() as lines:
+        assert sum(int(row["n"]) for row in csv.DictReader(lines)) == 6
     assert sorted(p.name for p in (tmp_path / "my-shop").iterdir() if p.name.startswith(".")) == []
 
 
