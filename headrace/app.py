@@ -69,7 +69,7 @@ class App:
         of: str,
         window: Window,
         measures: Mapping[str, Measure],
-        by: Sequence[str] | Sequence[Sequence[str]] = (),
+        by: str | Sequence[str] | Sequence[Sequence[str]] = (),
         where: str = "",
         derived: Mapping[str, str] | None = None,
         preliminary_after: str = "0 seconds",

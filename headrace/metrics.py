@@ -58,7 +58,7 @@ def make_metric(
     name: str,
     of: str,
     window: Window,
-    by: Sequence[str] | Sequence[Sequence[str]],
+    by: str | Sequence[str] | Sequence[Sequence[str]],
     measures: Mapping[str, Measure],
     where: str,
     derived: Mapping[str, str],
@@ -89,11 +89,13 @@ def make_metric(
     return metric
 
 
-def _groupings(by: Sequence[str] | Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
-    """`["region"]` is one grouping; `[[], ["region"]]` are two, the total and by region."""
+def _groupings(by: str | Sequence[str] | Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    """`"region"` and `["region"]` are one grouping; `[[], "region"]` are two, the total and by region."""
+    if isinstance(by, str):
+        return ((by,),)
     if all(isinstance(name, str) for name in by):
         return (tuple(str(name) for name in by),)
-    return tuple(dict.fromkeys(tuple(grouping) for grouping in by))
+    return tuple(dict.fromkeys((g,) if isinstance(g, str) else tuple(g) for g in by))
 
 
 def _check_names(metric: Metric) -> None:

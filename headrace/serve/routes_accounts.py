@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from headrace.contracts.model import Contract
 from headrace.errors import known_names
-from headrace.serve import models
+from headrace.serve import models, pipeline_models, trouble_models
 from headrace.serve import sources as documents
 from headrace.serve.access import Asking
 from headrace.serve.answers import answer
@@ -26,7 +26,7 @@ OfSource = Annotated[str | None, Query(description="Only this source.", examples
     "/ledger",
     tags=["accounts"],
     summary="The ledger, newest batches first",
-    response_model=models.Ledger,
+    response_model=trouble_models.Ledger,
     responses=models.problems(),
 )
 async def ledger(
@@ -48,7 +48,7 @@ async def ledger(
     "/audit",
     tags=["accounts"],
     summary="Does every record have exactly one fate?",
-    response_model=models.Audit,
+    response_model=trouble_models.Audit,
     responses=models.problems(),
 )
 async def audit(request: Request, _caller: Asking, serving: Served, source: OfSource = None) -> Response:
@@ -63,7 +63,7 @@ async def audit(request: Request, _caller: Asking, serving: Served, source: OfSo
     "/sources",
     tags=["catalogue"],
     summary="The streams of the app",
-    response_model=models.Sources,
+    response_model=pipeline_models.Sources,
     responses=models.problems(),
 )
 async def sources(request: Request, _caller: Asking, serving: Served) -> Response:

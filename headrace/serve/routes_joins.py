@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from headrace.errors import known_names
 from headrace.joins import Join
-from headrace.serve import models
+from headrace.serve import flow_models, models
 from headrace.serve.access import Asking, Caller
 from headrace.serve.answers import answer
 from headrace.serve.joins import Wanted
@@ -29,7 +29,7 @@ To = Annotated[
 Key = Annotated[str | None, Query(max_length=500, description="Only of this key.", examples=["o-883201"])]
 
 
-@router.get("", summary="The joins of the app", response_model=models.Joins, responses=models.problems())
+@router.get("", summary="The joins of the app", response_model=flow_models.Joins, responses=models.problems())
 async def joins(request: Request, caller: Asking, serving: Served) -> Response:
     """Every join that the caller may see, with what became of the events of each side."""
     return answer(request, {"items": await serving.joins.catalogue(caller), "next": None})
@@ -38,7 +38,7 @@ async def joins(request: Request, caller: Asking, serving: Served) -> Response:
 @router.get(
     "/{name}",
     summary="What met, newest first",
-    response_model=models.Matches,
+    response_model=flow_models.Matches,
     responses=models.problems(403, 404),
 )
 async def matches(
@@ -60,7 +60,7 @@ async def matches(
 @router.get(
     "/{name}/unmatched",
     summary="What met nobody, or failed a check",
-    response_model=models.Unmatched,
+    response_model=flow_models.Unmatched,
     responses=models.problems(403, 404),
 )
 async def unmatched(

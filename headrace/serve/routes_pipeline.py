@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from headrace.errors import ServiceError
 from headrace.ops.health import health_of
-from headrace.serve import models
+from headrace.serve import models, pipeline_models
 from headrace.serve.access import Asking
 from headrace.serve.answers import answer
 from headrace.serve.parameters import only_declared
@@ -26,7 +26,7 @@ router = APIRouter(prefix="/api/v1", tags=["pipeline"])
     "/pipeline",
     dependencies=[Depends(only_declared)],
     summary="The pipeline right now",
-    response_model=models.Pipeline,
+    response_model=pipeline_models.Pipeline,
     responses=models.problems(),
 )
 async def pipeline(request: Request, _caller: Asking, serving: Served) -> Response:
@@ -38,8 +38,8 @@ async def pipeline(request: Request, _caller: Asking, serving: Served) -> Respon
     "/health",
     dependencies=[Depends(only_declared)],
     summary="Is all well?",
-    response_model=models.Health,
-    responses={503: {"model": models.Health, "description": "Down."}, 422: models.problems()[422]},
+    response_model=pipeline_models.Health,
+    responses={503: {"model": pipeline_models.Health, "description": "Down."}, 422: models.problems()[422]},
 )
 async def health(request: Request, serving: Served, probe: Probe = True) -> Response:
     """Asks for no token, so that probes can use it. 503 if the status is `down`."""

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import Response
 
 from headrace.errors import known_names
-from headrace.serve import models
+from headrace.serve import flow_models, models
 from headrace.serve.access import Asking, Caller
 from headrace.serve.answers import answer
 from headrace.serve.parameters import only_declared, parse_time
@@ -29,7 +29,7 @@ Name = Annotated[str, Path(max_length=80)]
 @router.get(
     "/signals",
     summary="The signals of the app",
-    response_model=models.SignalSets,
+    response_model=flow_models.SignalSets,
     responses=models.problems(),
 )
 async def signal_sets(request: Request, caller: Asking, serving: Served) -> Response:
@@ -42,7 +42,7 @@ async def signal_sets(request: Request, caller: Asking, serving: Served) -> Resp
 @router.get(
     "/signals/{name}",
     summary="Scored events, newest first",
-    response_model=models.SignalRows,
+    response_model=flow_models.SignalRows,
     responses=models.problems(403, 404),
 )
 async def signals(
@@ -77,7 +77,7 @@ async def signals(
 @router.get(
     "/signals/{name}/events/{event_id}",
     summary="One scored event",
-    response_model=models.SignalRow,
+    response_model=flow_models.SignalRow,
     responses=models.problems(403, 404),
 )
 async def signal(
@@ -98,7 +98,7 @@ async def signal(
 @router.get(
     "/signals/{name}/activity",
     summary="Suspicious activity",
-    response_model=models.Activity,
+    response_model=flow_models.Activity,
     responses=models.problems(403, 404),
 )
 async def activity(request: Request, name: Name, caller: Asking, serving: Served, page: Paged) -> Response:
@@ -109,7 +109,7 @@ async def activity(request: Request, name: Name, caller: Asking, serving: Served
 @router.get(
     "/signals/{name}/comparison",
     summary="The shadow beside the live scorer",
-    response_model=models.Comparison,
+    response_model=flow_models.Comparison,
     responses=models.problems(403, 404),
 )
 async def comparison(
@@ -128,7 +128,7 @@ async def comparison(
 @router.get(
     "/enrichments",
     summary="Enriched streams and their tables",
-    response_model=models.Enrichments,
+    response_model=flow_models.Enrichments,
     responses=models.problems(),
 )
 async def enrichments(request: Request, caller: Asking, serving: Served) -> Response:

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from headrace.errors import known_names
 from headrace.log.tail import Place
 from headrace.metrics import Metric
-from headrace.serve import models
+from headrace.serve import flow_models, models, trouble_models
 from headrace.serve.access import Asking, Caller
 from headrace.serve.answers import answer
 from headrace.serve.dead_letter_shape import reasons_of, shown
@@ -87,7 +87,7 @@ async def delays(
 @router.get(
     "/dead-letters",
     summary="Rejected records, newest first",
-    response_model=models.DeadLetters,
+    response_model=trouble_models.DeadLetters,
     responses=models.problems(403),
 )
 async def dead_letters(
@@ -126,7 +126,7 @@ async def dead_letters(
 @router.get(
     "/dead-letters/histogram",
     summary="Rejected records by reason, producer or contract version",
-    response_model=models.Histogram,
+    response_model=trouble_models.Histogram,
     responses=models.problems(403),
 )
 async def histogram(
@@ -159,7 +159,7 @@ async def histogram(
 @router.get(
     "/dead-letters/{source}/{partition}/{offset}",
     summary="One rejected record",
-    response_model=models.DeadLetter,
+    response_model=trouble_models.DeadLetter,
     responses=models.problems(403, 404),
 )
 async def dead_letter(
@@ -179,7 +179,7 @@ async def dead_letter(
 
 
 @router.get(
-    "/alerts", summary="Alerts, newest first", response_model=models.Alerts, responses=models.problems()
+    "/alerts", summary="Alerts, newest first", response_model=flow_models.Alerts, responses=models.problems()
 )
 async def alerts(
     request: Request,

@@ -42,7 +42,8 @@ class MetricStore:
             self._packed.merge(connection, name, measure, panes)
         if corrects:
             self._remember_touched(connection, windows, "corrected", sql.SQL("now()"))
-        self._write_late(connection, panes)
+        if panes.late:
+            self._write_late(connection, panes)
 
     def advance(
         self, connection: Connection, before: int | None, after: int | None, panes: Panes | None = None

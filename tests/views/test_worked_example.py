@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from pyspark.sql import SparkSession
 
-from headrace import App, count, last_of, sum_of, tumbling
+from headrace import App, count, last_of, min_of, sum_of, tumbling
 from headrace.local.services import Services
 from tests.oracle.metrics_oracle import Event
 from tests.views.stream import Stream
@@ -96,3 +96,22 @@ def test_a_window_may_be_final_at_its_end(spark: SparkSession, services: Service
     stream.feed([Event(0, offset, f"e{offset}", at, at, {}) for offset, at in enumerate(times)])
     row = stream.rows(at_once)[(_micros("09:00:00"), _micros("09:01:00"), "all")]
     assert (row["n"], row["state"], row["late_events"]) == (1, "final", 1)
+
+
+def test_any_text_can_be_a_group_and_a_value(spark: SparkSession, services: Services) -> None:
+    by_kind = App("texts").metric(
+        "kinds_1m",
+        of="sales",
+        window=tumbling("1 minute"),
+        by="kind",
+        measures={"n": count(), "least": min_of("kind"), "last": last_of("kind")},
+    )
+    stream = Stream(spark, services.store_url, by_kind)
+    at = _micros("09:00:10")
+    kinds = ["a\tb", "a\nb", "a\rb", "\\N", "\\", "", "(none)", "{1,2}", '"', "a\0b", None]
+    stream.feed([Event(0, n, f"e{n}", at, at, {"kind": kind}) for n, kind in enumerate(kinds)])
+    shown = {"(none)": "\\(none)", "a\0b": "a\N{REPLACEMENT CHARACTER}b", None: "(none)"}
+    for kind in kinds:
+        row = stream.rows(by_kind)[(_micros("09:00:00"), _micros("09:01:00"), "kind", shown.get(kind, kind))]
+        value = kind and kind.replace("\0", "\N{REPLACEMENT CHARACTER}")
+        assert (row["n"], row["least"], row["last"]) == (1, value, value)
