@@ -19,6 +19,7 @@ from headrace.errors import DataError, LeakError
 from headrace.fates import ACCEPTED, EnrichedPart, Tally, by_partition, latest
 from headrace.gate.clock import Clocks, Extent, measure_extent, with_fates
 from headrace.gate.ledger import Batch, Entry, Judged, Outcome, Reach
+from headrace.gate.look import Guess, Results, look
 from headrace.log.progress import BatchFacts
 from headrace.log.publish import limit_arrow_rows
 
@@ -43,6 +44,8 @@ class Derived(Protocol):
 
     @property
     def closest(self) -> timedelta | None: ...
+    @property
+    def guess(self) -> Guess | None: ...
     def reduce(
         self,
         judged: DataFrame,
@@ -50,7 +53,9 @@ class Derived(Protocol):
         extent: Extent,
         clocks: Clocks,
         rows: int,
-    ) -> Mapping[str, Any]: ...
+        guessed: Results | None,
+    ) -> Mapping[str, Any]:
+        """`guessed` is what came of the guess; None if there was none, or if it was wrong."""
 
 
 class GateBatches:
@@ -77,6 +82,7 @@ class GateBatches:
         self._topics, self._accounts = topics, accounts
         self._facts, self._received = facts, received
         self._clocks: dict[int, int | None] | None = None
+        self._guesses = True
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="publish")
         self.timings: dict[str, float] = {}
         self.timed: tuple[int, dict[str, float]] | None = None  # the last batch that was finished
@@ -88,13 +94,23 @@ class GateBatches:
         # whether this batch was done already. The copy is cheap rows in memory, not Spark's column cache.
         held = batch.localCheckpoint(eager=False)
         try:
-            return self._handle(held, measure_extent(held), batch_id, started_at, began)
+            return self._handle(held, *self._look(held), batch_id, started_at, began)
         finally:
             # The rows are those of the plan's own RDD; what it makes of them is another one.
             held._jdf.queryExecution().logical().rdd().unpersist(False)
 
+    def _look(self, held: DataFrame) -> tuple[Extent, Results | None]:
+        guess = self._views.guess if self._views is not None and self._guesses else None
+        return (measure_extent(held), None) if guess is None else look(held, guess)
+
     def _handle(
-        self, held: DataFrame, extent: Extent, batch_id: int, started_at: datetime, began: float
+        self,
+        held: DataFrame,
+        extent: Extent,
+        guessed: Results | None,
+        batch_id: int,
+        started_at: datetime,
+        began: float,
     ) -> BatchFacts:
         facts = self._facts()
         if facts.dropped:
@@ -108,7 +124,9 @@ class GateBatches:
         clocks = self._clocks if self._clocks is not None else self._accounts.clocks()
         crash_point("before_publish")
         closest = self._views.closest if self._views is not None else None
-        judged, tallies = with_fates(held, extent, clocks, self.contract.lateness, closest)
+        judged, tallies, old = with_fates(held, extent, clocks, self.contract.lateness, closest)
+        # Old records come in bursts: after some, the next batch is likely to have more.
+        self._guesses = not old
         known = Judged(sum(tally.accepted for tally in tallies), _reached(tallies, extent, clocks))
         self._lap("judge", began)
         limit_arrow_rows(held, extent.longest)
@@ -121,7 +139,7 @@ class GateBatches:
         # they are sent while the store, which works on one, merges what was derived from them.
         sent = send() if facts.scanned < FEW else None
         try:
-            parts = self._derive(judged, extent, clocks, facts.scanned)
+            parts = self._derive(judged, extent, clocks, facts.scanned, None if old else guessed)
             self._lap("views", began)
             sent = sent or send()
             published = partial(self._published, batch_id, sent, facts, clocks, extent, known)
@@ -163,10 +181,12 @@ class GateBatches:
         others = judged.where(F.col("fate") != ACCEPTED)
         return self._topics.publish(others, batch_id, clocks) + accepted
 
-    def _derive(self, judged: DataFrame, extent: Extent, clocks: Clocks, rows: int) -> Mapping[str, Any]:
+    def _derive(
+        self, judged: DataFrame, extent: Extent, clocks: Clocks, rows: int, guessed: Results | None
+    ) -> Mapping[str, Any]:
         if self._views is None:
             return {}
-        return self._views.reduce(judged, self._accounts.watermarks(), extent, clocks, rows)
+        return self._views.reduce(judged, self._accounts.watermarks(), extent, clocks, rows, guessed)
 
     def _published(
         self,

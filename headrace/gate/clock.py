@@ -6,10 +6,10 @@ for it, as columns: two numbers and a time for each record of the batch.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +56,12 @@ def measure_extent(held: DataFrame) -> Extent:
         F.unix_micros("log_time"),
         F.octet_length("value"),
     ).toArrow()
-    partitions, offsets, times, log_times, lengths = (_numbers(column) for column in found.columns)
+    return extent_of(found.columns)
+
+
+def extent_of(columns: Sequence[Any]) -> Extent:
+    """From partition, offset, event time if the record is sound, log time and length, column by column."""
+    partitions, offsets, times, log_times, lengths = (_numbers(column) for column in columns)
     order = np.lexsort((offsets, partitions))
     extent = Extent(
         *(partitions[order], offsets[order], times[order]),
@@ -71,12 +76,20 @@ def measure_extent(held: DataFrame) -> Extent:
     return extent
 
 
+class Fates(NamedTuple):
+    """The records of a batch with their fates, what each partition accepts, and how many of them are old."""
+
+    rows: DataFrame
+    accepted: list[Tally]
+    old: int
+
+
 def with_fates(
     held: DataFrame, extent: Extent, clocks: Clocks, lateness: timedelta, closest: timedelta | None = None
-) -> tuple[DataFrame, list[Tally]]:
+) -> Fates:
     """Adds `fate`, and `clock` for records so old that somebody asks for it: the lateness, or `closest`.
 
-    The clock is that of the partition just before the record. Returns also what each partition accepts.
+    The clock is that of the partition just before the record.
     """
     allowed = (lateness if closest is None else min(lateness, closest)) // MICROSECOND
     before, sound = _clocks_before(extent, clocks), extent.times != NEVER
@@ -86,12 +99,12 @@ def with_fates(
     if not len(old):
         fate = F.when(rejected, REJECTED).otherwise(ACCEPTED)
         no_clock = F.lit(None).cast("bigint").alias("clock")
-        return held.select("*", fate.alias("fate"), no_clock), accepted
+        return Fates(held.select("*", fate.alias("fate"), no_clock), accepted, 0)
     places, marked = (extent.partitions[old] << PARTITION_BITS) + extent.offsets[old], before[old]
     timed = _with_clocks(held, places, marked, len(extent.times))
     is_late = F.col("event_time") < F.col("clock") - lateness // MICROSECOND
     fate = F.when(rejected, REJECTED).when(is_late, LATE).otherwise(ACCEPTED)
-    return timed.select("*", fate.alias("fate")), accepted
+    return Fates(timed.select("*", fate.alias("fate")), accepted, len(old))
 
 
 def _tallies(extent: Extent, is_accepted: npt.NDArray[np.bool_]) -> list[Tally]:

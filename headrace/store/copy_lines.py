@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,17 +23,23 @@ ESCAPES = (
 Texts = Any  # an array of Arrow, in chunks or whole
 
 
-def copy_rows(connection: Connection, table: sql.Identifier, columns: Sequence[Texts | str]) -> None:
-    """Send rows through COPY. A column that is one text has it in every row; the first must be a column."""
-    cells: list[Any] = [c if isinstance(c, str) else _escaped(c) for c in columns]
-    lines: Any = pc.binary_join_element_wise(*cells, "\t", null_handling="replace", null_replacement=NULL)
+def copy_rows(connection: Connection, table: sql.Identifier, parts: Iterable[Sequence[Texts | str]]) -> None:
+    """Send rows through one COPY; each part has columns of its own.
+
+    A column that is one text has it in every row of the part; the first must be a column.
+    """
     with connection.cursor() as cursor, cursor.copy(sql.SQL("COPY {} FROM STDIN").format(table)) as copy:
-        for chunk in lines.chunks if isinstance(lines, pa.ChunkedArray) else [lines]:
-            if len(chunk):
-                whole = pa.ListArray.from_arrays(pa.array([0, len(chunk)], pa.int32()), chunk)
-                text: Any = pc.binary_join(whole, "\n")
-                copy.write(text[0].as_py())
-                copy.write("\n")
+        for columns in parts:
+            cells: list[Any] = [c if isinstance(c, str) else _escaped(c) for c in columns]
+            lines: Any = pc.binary_join_element_wise(
+                *cells, "\t", null_handling="replace", null_replacement=NULL
+            )
+            for chunk in lines.chunks if isinstance(lines, pa.ChunkedArray) else [lines]:
+                if len(chunk):
+                    whole = pa.ListArray.from_arrays(pa.array([0, len(chunk)], pa.int32()), chunk)
+                    text: Any = pc.binary_join(whole, "\n")
+                    copy.write(text[0].as_py())
+                    copy.write("\n")
 
 
 def texts_of(values: npt.NDArray[np.int64], text: Callable[[int], str]) -> Texts:

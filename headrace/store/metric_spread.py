@@ -41,17 +41,15 @@ class Spread:
         make_scratch(connection, self._shape.spread, [*windows, *groups, *counts, *sums])
         self.has_twins = metric.window.panes == 1 and panes.misses
         if metric.window.panes == 1:
-            for rows in panes.rows:
-                for mine in (rows,) if not rows.missed.any() else rows.in_time_and_missed():
-                    self._copy_windows(connection, mine)
+            each = (mine for rows in panes.rows for mine in rows.in_time_and_missed())
+            copy_rows(connection, self._shape.spread, map(self._windows, each))
             return
         make_scratch(
             connection,
             self._shape.panes,
             [("pane", "timestamptz"), ("missed", "int"), *groups, counts[0], *sums],
         )
-        for rows in panes.rows:
-            self._copy_panes(connection, rows)
+        copy_rows(connection, self._shape.panes, map(self._panes, panes.rows))
         in_time = sql.SQL("FILTER (WHERE k >= missed)")
         connection.execute(
             sql.SQL(
@@ -70,7 +68,7 @@ class Spread:
             )
         )
 
-    def _copy_windows(self, connection: Connection, rows: PaneRows) -> None:
+    def _windows(self, rows: PaneRows) -> list[Texts | str]:
         """Where a window is one pane, its pane is its row: what was missed counts as late alone."""
         size = self._shape.metric.window.size
         starts = texts_of(rows.panes, lambda pane: str(_time(pane)))
@@ -78,13 +76,11 @@ class Spread:
         counts, values = [rows.values[0], "0"], self._values(rows)
         if rows.missed.any():
             counts, values = ["0", rows.values[0]], [NULL] * len(values)
-        copy_rows(connection, self._shape.spread, [starts, ends, *self._group(rows), *counts, *values])
+        return [starts, ends, *self._group(rows), *counts, *values]
 
-    def _copy_panes(self, connection: Connection, rows: PaneRows) -> None:
+    def _panes(self, rows: PaneRows) -> list[Texts | str]:
         starts = texts_of(rows.panes, lambda pane: str(_time(pane)))
-        missed = texts_of(rows.missed, str)
-        cells = [starts, missed, *self._group(rows), rows.values[0], *self._values(rows)]
-        copy_rows(connection, self._shape.panes, cells)
+        return [starts, texts_of(rows.missed, str), *self._group(rows), rows.values[0], *self._values(rows)]
 
     def _group(self, rows: PaneRows) -> list[Texts | str]:
         return [self._shape.grouping(rows.grouping), *self._shape.labels(rows.grouping, rows.labels)]

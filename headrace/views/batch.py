@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from pyspark.sql import DataFrame, SparkSession
 
 from headrace.gate.clock import Clocks, Extent
+from headrace.gate.look import Guess, Results
 from headrace.views.pane_plan import Watermarks
 from headrace.views.panes import PaneJob
 from headrace.views.resolve import ResolvedMetric
@@ -47,8 +48,15 @@ class MetricReducer:
         by_event = [r.metric.final_after for r in self.metrics if r.metric.window.time == "event"]
         return min(by_event, default=None)
 
+    @property
+    def guess(self) -> Guess:
+        return self._job.guess
+
     def reduce(self, session: SparkSession, watermarks: Watermarks, rows: int) -> Mapping[str, Any]:
         return {METRICS: self._job.reduce(session, watermarks, rows)}
+
+    def take(self, guessed: Results) -> Mapping[str, Any]:
+        return {METRICS: self._job.take(guessed)}
 
 
 class Views:
@@ -65,14 +73,28 @@ class Views:
     def closest(self) -> timedelta | None:
         return min((r.closest for r in self._reducers if r.closest is not None), default=None)
 
+    @property
+    def guess(self) -> Guess | None:
+        """The metrics are derived from most batches while these are looked at."""
+        return next((r.guess for r in self._reducers if isinstance(r, MetricReducer)), None)
+
     def reduce(
-        self, judged: DataFrame, watermarks: Watermarks, extent: Extent, clocks: Clocks, rows: int
+        self,
+        judged: DataFrame,
+        watermarks: Watermarks,
+        extent: Extent,
+        clocks: Clocks,
+        rows: int,
+        guessed: Results | None = None,
     ) -> dict[str, Any]:
         judged.createOrReplaceTempView("judged")
         awakened = _awakened(watermarks, extent, clocks)
         parts: dict[str, Any] = {}
         for reducer in self._reducers:
-            parts |= reducer.reduce(judged.sparkSession, awakened, rows)
+            if guessed is not None and not awakened and isinstance(reducer, MetricReducer):
+                parts |= reducer.take(guessed)
+            else:
+                parts |= reducer.reduce(judged.sparkSession, awakened, rows)
         return parts
 
 

@@ -43,9 +43,9 @@ class PaneRows:
             [column.filter(mask) for column in self.values],
         )
 
-    def in_time_and_missed(self) -> tuple[PaneRows, PaneRows]:
+    def in_time_and_missed(self) -> tuple[PaneRows, ...]:
         missed = self.missed > 0
-        return self._where(~missed), self._where(missed)
+        return (self._where(~missed), self._where(missed)) if missed.any() else (self,)
 
     def one_by_one(self, value: int) -> Iterator[tuple[int, int, Labels, Any]]:
         """Pane, missed windows, labels and one of the values of each row, for what only Python can merge."""

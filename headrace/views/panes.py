@@ -12,6 +12,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
+from headrace.gate.look import Guess, Results
 from headrace.views.accepted import FEW, accepted_events
 from headrace.views.pane_merge import Reduced
 from headrace.views.pane_plan import Columns, Watermarks, make_plan
@@ -37,20 +38,22 @@ class PaneJob:
         self._plan = make_plan(resolved, columns)
         self._columns = columns.select()
         self._uses_fields = any(r.fields for r in resolved)
+        self.guess = Guess(self._guess_sql(), partial(reduce_events, self._plan, {}))
 
     def reduce(self, session: SparkSession, watermarks: Watermarks, rows: int) -> list[Panes]:
         """`watermarks` holds only what could make an event of this batch miss a window by itself."""
         # Only an event that misses a window is named, and without watermarks only one with a clock can.
-        named = (
-            "substring(__id, 2)"
-            if watermarks
-            else "CASE WHEN __clock IS NOT NULL THEN substring(__id, 2) END"
-        )
-        select = ", ".join([*OWN, f"{named} AS event_id", *self._columns])
+        can_miss = "true" if watermarks else "__clock IS NOT NULL"
+        named = f"CASE WHEN {can_miss} THEN substring(__id, 2) END AS event_id"
+        select = ", ".join([*OWN, named, *self._columns])
         accepted = accepted_events(rows < FEW, with_fields=self._uses_fields)
         events = session.sql(f"WITH {accepted} SELECT {select} FROM accepted")
         found = events.mapInArrow(partial(reduce_events, self._plan, watermarks), "branch int, rows binary")
-        reduced = Reduced(self._plan, [(row[0], row[1]) for row in found.collect()])
+        return self.take([(row[0], row[1]) for row in found.collect()])
+
+    def take(self, results: Results) -> list[Panes]:
+        """The results of all tasks as the panes of each metric."""
+        reduced = Reduced(self._plan, results)
         panes = [Panes(r, late=reduced.late(n)) for n, r in enumerate(self._resolved)]
         for part, filtered in zip(panes, reduced.filtered, strict=True):
             part.accepted, part.filtered = reduced.accepted, filtered
@@ -60,3 +63,14 @@ class PaneJob:
                 part = panes[branch.metric]
                 (part.counts.setdefault(branch.top, []) if branch.top else part.rows).append(merged)
         return panes
+
+    def _guess_sql(self) -> str:
+        """The same columns while a batch is looked at, as if none of its events missed anything."""
+        own = (
+            "partition AS __partition, offset AS __offset, event_time AS __event_time,"
+            " CAST(NULL AS BIGINT) AS __clock, unix_micros(log_time) AS __log_time,"
+            " reasons IS NULL AS __sound, octet_length(value) AS __length"
+        ) + (", fields.*" if self._uses_fields else "")
+        timed = ("CASE WHEN __sound THEN __event_time END AS event_time", *OWN[1:])
+        more = ("CAST(NULL AS STRING) AS event_id", "__sound AS sound", "__length AS length")
+        return f"SELECT {', '.join([*timed, *more, *self._columns])} FROM (SELECT {own} FROM held)"

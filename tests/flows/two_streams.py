@@ -166,7 +166,7 @@ class TwoStreams:
             f" fields struct<{fields}>",
         )
         extent, clocks = measure_extent(held), self._clocks[source]
-        judged, _ = with_fates(held, extent, clocks, timedelta(days=3650), views.closest)
+        judged, *_ = with_fates(held, extent, clocks, timedelta(days=3650), views.closest)
         return views.reduce(judged, accounts.watermarks(), extent, clocks, len(events))
 
 

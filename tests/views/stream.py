@@ -16,6 +16,7 @@ from headrace.contracts import Contract, load_contract
 from headrace.contracts.spark_schema import spark_type
 from headrace.gate.clock import measure_extent, with_fates
 from headrace.gate.ledger import Batch, Entry, Outcome
+from headrace.gate.look import look
 from headrace.metrics import Metric
 from headrace.store.connection import Store
 from headrace.store.metric_fold import MetricFold
@@ -53,9 +54,12 @@ class Stream:
         if not events:
             return
         held = self._frame(events)
-        extent = measure_extent(held)
-        judged, _ = with_fates(held, extent, self._clocks, LATENESS, self.views.closest)
-        parts = self.views.reduce(judged, self.accounts.watermarks(), extent, self._clocks, len(events))
+        guess = self.views.guess
+        extent, guessed = look(held, guess) if guess is not None else (measure_extent(held), None)
+        judged, _, old = with_fates(held, extent, self._clocks, LATENESS, self.views.closest)
+        watermarks = self.accounts.watermarks()
+        guessed = None if old else guessed
+        parts = self.views.reduce(judged, watermarks, extent, self._clocks, len(events), guessed)
         entries = []
         for partition in sorted({event.partition for event in events}):
             mine = [event for event in events if event.partition == partition]

@@ -1,0 +1,63 @@
+"""The first look at a batch: the job that runs its plan and finds where and when its records are.
+
+What is derived from the batch may be computed in the same job, on the guess that no record turns out to be
+old: nearly always right, and then one job less. If it was wrong, the result is left aside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from headrace.gate.clock import Extent, extent_of
+
+PLACES = ("partition", "offset", "event_time", "log_time", "length")
+FOUND = -3  # numbers from zero on, and -1 and -2, are the guess's own
+Results = list[tuple[int, bytes]]
+Reduce = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True)
+class Guess:
+    """`sql` reads the view `held`: the columns PLACES, `sound`, and what `reduce` needs of sound records.
+
+    `reduce` runs in a worker and makes rows of `branch`, a number, and `rows`, bytes.
+    """
+
+    sql: str
+    reduce: Reduce
+
+
+def look(held: DataFrame, guess: Guess) -> tuple[Extent, Results]:
+    held.createOrReplaceTempView("held")
+    rows = held.sparkSession.sql(guess.sql).mapInArrow(
+        partial(_look, guess.reduce), "branch int, rows binary"
+    )
+    found: Results = list(zip(*(column.to_pylist() for column in rows.toArrow().columns), strict=True))
+    tables = [pa.ipc.open_stream(table).read_all() for number, table in found if number == FOUND]
+    # A batch that holds nothing has no task that could say so.
+    columns = pa.concat_tables(tables).columns if tables else [pa.chunked_array([], pa.int64())] * len(PLACES)
+    return extent_of(columns), [(number, table) for number, table in found if number != FOUND]
+
+
+def _look(reduce: Reduce, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    places: list[pa.RecordBatch] = []
+
+    def sound() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            places.append(batch.select(list(PLACES)))
+            yield batch.filter(batch.column("sound"))
+
+    yield from reduce(sound())
+    if places:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, places[0].schema) as writer:
+            for batch in places:
+                writer.write_batch(batch)
+        columns: list[Any] = [pa.array([FOUND], pa.int32()), pa.array([sink.getvalue().to_pybytes()])]
+        yield pa.RecordBatch.from_arrays(columns, ["branch", "rows"])
