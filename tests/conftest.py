@@ -14,6 +14,8 @@ from headrace.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+QUICK_COMPILER = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_settings_from_outside() -> None:
@@ -30,10 +32,21 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
         yield running
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _quick_compiler() -> None:
+    """Engines and commands that tests start live for seconds: what they compile thoroughly is wasted."""
+    os.environ["SPARK_SUBMIT_OPTS"] = QUICK_COMPILER
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(_quick_compiler: None) -> Iterator[SparkSession]:
     from headrace.spark import build_session
 
-    session = build_session("tests", master="local[2]")
+    # This one lives for all tests.
+    del os.environ["SPARK_SUBMIT_OPTS"]
+    try:
+        session = build_session("tests", master="local[2]")
+    finally:
+        os.environ["SPARK_SUBMIT_OPTS"] = QUICK_COMPILER
     yield session
     session.stop()

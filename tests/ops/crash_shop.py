@@ -37,8 +37,6 @@ STREAMS = ("clickstream", "payments")
 RATE = 2.0  # records per second of simulated time: a few thousand of them are an hour
 HISTORY = timedelta(hours=6)  # how long ago the simulated time begins
 DEADLINE = 180.0
-# An engine that lives for seconds spends them on compiling: the quick compiler is enough for it.
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m"
 
 
 @dataclass
@@ -89,7 +87,6 @@ class Shop:
             **os.environ,
             "HEADRACE_TRIGGER_SECONDS": "0.2",
             "HEADRACE_PUBLISH_SECONDS": "8",
-            "JAVA_TOOL_OPTIONS": SHORT_LIVED,
             VARIABLE: str(self.crash),
         }
         with self.log.open("ab") as log:

@@ -196,7 +196,7 @@ def test_many_keys_with_old_events_are_looked_up_by_a_join(
 
 
 def test_the_size_of_batches_decides_nothing(spark: SparkSession, services: Services) -> None:
-    events = stream_of(11, 160, sleeper=False)
+    events = stream_of(11, 120, sleeper=False)
     outcomes = []
     for size in (3, 7, 1000):
         stream = SessionStream(spark, services.store_url, VISITS)
