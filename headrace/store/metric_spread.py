@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 from psycopg import sql
 
 from headrace.store.connection import Connection
@@ -20,6 +21,7 @@ from headrace.windows import MICROSECOND
 logger = logging.getLogger(__name__)
 
 HERE = sql.SQL('window_start = %s AND window_end = %s AND "grouping" = %s')
+ALIKE = r"^\\|\x00|\x{FFFD}"
 BOUNDS = 10_000  # windows whose number of groups is remembered
 
 
@@ -39,7 +41,7 @@ class Spread:
         windows = [("window_start", "timestamptz"), ("window_end", "timestamptz")]
         counts = [("events", "bigint"), ("late_events", "bigint")]
         make_scratch(connection, self._shape.spread, [*windows, *groups, *counts, *sums])
-        self.has_twins = metric.window.panes == 1 and panes.misses
+        self.has_twins = metric.window.panes == 1 and (panes.misses or _may_coincide(panes))
         if metric.window.panes == 1:
             each = (mine for rows in panes.rows for mine in rows.in_time_and_missed())
             copy_rows(connection, self._shape.spread, map(self._windows, each))
@@ -164,6 +166,12 @@ class Spread:
                 "metric %s, window %s: %d groups beyond the limit of %d went to (other)",
                 *(self._shape.metric.name, place[0].isoformat(), moved, self._shape.metric.limit),
             )
+
+
+def _may_coincide(panes: Panes) -> bool:
+    """Whether two groups may be written alike: names that look like ours, or that Postgres cannot keep."""
+    labels = (column for rows in panes.rows for column in rows.labels)
+    return any(pc.any(pc.match_substring_regex(column, ALIKE)).as_py() for column in labels)
 
 
 def _time(micros: int) -> datetime:

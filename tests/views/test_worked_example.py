@@ -115,3 +115,17 @@ def test_any_text_can_be_a_group_and_a_value(spark: SparkSession, services: Serv
         row = stream.rows(by_kind)[(_micros("09:00:00"), _micros("09:01:00"), "kind", shown.get(kind, kind))]
         value = kind and kind.replace("\0", "\N{REPLACEMENT CHARACTER}")
         assert (row["n"], row["least"], row["last"]) == (1, value, value)
+
+
+def test_groups_that_are_written_alike_are_one(spark: SparkSession, services: Services) -> None:
+    by_kind = App("alike").metric(
+        "kinds_1m", of="sales", window=tumbling("1 minute"), by="kind", measures={"n": count()}
+    )
+    stream = Stream(spark, services.store_url, by_kind)
+    at = _micros("09:00:10")
+    kinds = ["(none)", "\\(none)", "a\0b", "a\N{REPLACEMENT CHARACTER}b"]
+    stream.feed([Event(0, n, f"e{n}", at, at, {"kind": kind}) for n, kind in enumerate(kinds)])
+    assert {key[3]: row["n"] for key, row in stream.rows(by_kind).items()} == {
+        "\\(none)": 2,
+        "a\N{REPLACEMENT CHARACTER}b": 2,
+    }
