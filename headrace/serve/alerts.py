@@ -13,7 +13,7 @@ from headrace.serve.parameters import Page
 
 _COLUMNS = (
     'id, alert, metric, severity, state, "grouping", dimensions, window_start, window_end, "values",'
-    " message, runbook, opened_at, updated_at, resolved_at"
+    " message, runbook, opened_at, updated_at, resolved_at, resolution"
 )
 _KEYS = ("opened_at", "id")
 
@@ -82,4 +82,5 @@ class AlertFeed:
 
 def _shown(row: Row) -> dict[str, Any]:
     values = {name: float(v) if isinstance(v, Decimal) else v for name, v in row["values"].items()}
-    return {**row, "values": values, "runbook": row["runbook"] or None}
+    empty = {name: row[name] or None for name in ("runbook", "resolution")}
+    return {**row, "values": values, **empty}

@@ -19,6 +19,10 @@ class Alert(Shape):
     opened_at: datetime
     updated_at: datetime
     resolved_at: datetime | None
+    resolution: Literal["recovered", "retracted", "withdrawn"] | None = Field(
+        description="How it ended: the metric recovered, a correction took it back, or its rule is gone.",
+        examples=["recovered"],
+    )
 
 
 class Alerts(Shape):

@@ -6,6 +6,7 @@ import httpx
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
@@ -35,10 +36,24 @@ def paths() -> list[str]:
     return list(make_app(load_app(TURANMART), connections_to("postgresql://nowhere")).openapi()["paths"])
 
 
-def ask_everything(document: schemathesis.BaseSchema, path: str, examples: int) -> None:
-    """As many requests as asked for, the same ones each time."""
+def names_in(path: str) -> list[str]:
+    """The names that are there, for a path that has one in it."""
+    app = load_app(TURANMART).app
+    named = {
+        "metrics": app.metrics,
+        "sessions": app.all_sessions,
+        "joins": app.joins,
+        "signals": app.signal_sets,
+        "sources": load_app(TURANMART).contracts,
+    }
+    return sorted(named[path.split("/")[3]]) if "{name}" in path else []
 
-    @given(document[path]["GET"].as_strategy())
+
+def ask_everything(document: schemathesis.BaseSchema, path: str, examples: int) -> None:
+    """As many requests as asked for, the same ones each time; most for what is there."""
+    known = names_in(path)
+
+    @given(document[path]["GET"].as_strategy(), st.sampled_from([*known, *known, ""]))
     @settings(
         max_examples=examples,
         derandomize=True,
@@ -47,7 +62,9 @@ def ask_everything(document: schemathesis.BaseSchema, path: str, examples: int) 
         phases=[Phase.explicit, Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    def ask(case: schemathesis.Case) -> None:
+    def ask(case: schemathesis.Case, name: str) -> None:
+        if name:
+            case.path_parameters["name"] = name
         case.call_and_validate(checks=CHECKS)
 
     ask()

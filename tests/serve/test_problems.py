@@ -33,6 +33,8 @@ LISTS = (
     "/api/v1/ledger",
     "/api/v1/alerts",
     "/api/v1/sessions/visits",
+    "/api/v1/joins/order_paid",
+    "/api/v1/joins/order_paid/unmatched",
 )
 
 
