@@ -221,12 +221,22 @@ def _stopped(gate: GateQuery | RealtimeQuery, *, overdue: bool) -> bool:
     return True
 
 
+ABOUT_DATA = re.compile(
+    r"^[\w.]*(?:Representation|OutOfRange|Overflow|Format|Repertoire|Character|Truncation|Violation"
+    r"|ValueError|KeyError|Unicode|ArrowInvalid)"
+)
+QUOTED = re.compile(r"(['\"]).*\1")
+
+
 def cause_of(error: object) -> str:
     """The one line of Spark's report that says what happened."""
     text = str(error)
     ours = re.findall(r"headrace\.errors\.\w+: ([^\n]+)", text)
     if ours:
         return str(ours[-1])
-    causes = re.findall(r"^(?:Caused by: |\[)?([\w.]*(?:Error|Exception)[^\n]*)", text, re.MULTILINE)
+    names = r"psycopg\.errors\.\w+|[\w.]*(?:Error|Exception)"
+    causes = re.findall(rf"^(?:Caused by: |\[)?((?:{names})[^\n]*)", text, re.MULTILINE)
     told = [cause for cause in causes if ": " in cause] or causes  # an innermost cause may be a bare name
-    return str(told[-1] if told else text.split("\n")[0])[:500]
+    cause = str(told[-1] if told else text.split("\n")[0])
+    # What is wrong with a value is told with the value, and this is read by people who may not see it.
+    return (QUOTED.sub(r"\1…\1", cause) if ABOUT_DATA.search(cause) else cause)[:500]

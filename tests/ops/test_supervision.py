@@ -37,6 +37,14 @@ def test_the_cause_of_a_failure_is_the_line_that_says_something() -> None:
     assert (cause_of(ours), cause_of(None)) == ("3 records", "None")
 
 
+def test_the_cause_of_a_failure_holds_no_value() -> None:
+    told = 'Traceback:\npsycopg.errors.InvalidTextRepresentation: invalid input: "c-1042"'
+    assert cause_of(told) == 'psycopg.errors.InvalidTextRepresentation: invalid input: "…"'
+    assert cause_of("KeyError: 'c-1042'") == "KeyError: '…'"
+    missing = 'psycopg.errors.UndefinedTable: relation "shop.visits" does not exist'
+    assert cause_of(missing) == missing
+
+
 def test_only_finished_batches_are_reported() -> None:
     idle = {"durationMs": {"latestOffset": 3, "triggerExecution": 4}}
     failed = {"durationMs": {"addBatch": 900, "walCommit": 30}}
