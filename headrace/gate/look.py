@@ -6,7 +6,7 @@ old: nearly always right, and then one job less. If it was wrong, the result is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from headrace.gate.clock import Extent, extent_of
 
 PLACES = ("partition", "offset", "event_time", "log_time", "length")
+RESULT = "branch int, rows binary"
 FOUND = -3  # numbers from zero on, and -1 and -2, are the guess's own
 Results = list[tuple[int, bytes]]
 Reduce = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
@@ -35,9 +36,7 @@ class Guess:
 
 def look(held: DataFrame, guess: Guess) -> tuple[Extent, Results]:
     held.createOrReplaceTempView("held")
-    rows = held.sparkSession.sql(guess.sql).mapInArrow(
-        partial(_look, guess.reduce), "branch int, rows binary"
-    )
+    rows = held.sparkSession.sql(guess.sql).mapInArrow(partial(_look, guess.reduce), RESULT)
     found: Results = list(zip(*(column.to_pylist() for column in rows.toArrow().columns), strict=True))
     tables = [pa.ipc.open_stream(table).read_all() for number, table in found if number == FOUND]
     # A batch that holds nothing has no task that could say so.
@@ -55,9 +54,18 @@ def _look(reduce: Reduce, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Reco
 
     yield from reduce(sound())
     if places:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, places[0].schema) as writer:
-            for batch in places:
-                writer.write_batch(batch)
-        columns: list[Any] = [pa.array([FOUND], pa.int32()), pa.array([sink.getvalue().to_pybytes()])]
-        yield pa.RecordBatch.from_arrays(columns, ["branch", "rows"])
+        yield result_of({FOUND: pa.Table.from_batches(places)})
+
+
+def result_of(tables: Mapping[int, pa.Table]) -> pa.RecordBatch:
+    """Tables of any columns as rows of RESULT, by branch."""
+    rows = [_to_bytes(table) for table in tables.values()]
+    columns: list[Any] = [pa.array(list(tables), pa.int32()), pa.array(rows, pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, ["branch", "rows"])
+
+
+def _to_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from psycopg import sql
 
 from headrace.store.connection import Connection
+from headrace.views.pane_rows import Texts
 
 NULL = "\\N"
 SPECIAL = r"[\\\t\n\r\x00]"
@@ -20,7 +21,6 @@ ESCAPES = (
     *(("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r")),
     ("\0", "\N{REPLACEMENT CHARACTER}"),
 )
-Texts = Any  # an array of Arrow, in chunks or whole
 
 
 def copy_rows(connection: Connection, table: sql.Identifier, parts: Iterable[Sequence[Texts | str]]) -> None:

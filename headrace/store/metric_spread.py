@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 from psycopg import sql
 
 from headrace.store.connection import Connection
-from headrace.store.copy_lines import NULL, Texts, copy_rows, texts_of
+from headrace.store.copy_lines import NULL, copy_rows, texts_of
 from headrace.store.metric_parts import within_batch
 from headrace.store.metric_shape import MetricShape, column_list, make_scratch
 from headrace.store.times import EPOCH
-from headrace.views.pane_rows import OTHER, PaneRows, Panes
+from headrace.views.pane_rows import OTHER, PaneRows, Panes, Texts
 from headrace.windows import MICROSECOND
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from headrace.gate.ledger import Batch, Reach
 from headrace.store.changes import announce
 from headrace.store.connection import Connection, Store
 from headrace.store.times import to_micros, to_time
-from headrace.views.watermark import Pulse, arrival_watermark_of, watermark_of
+from headrace.views.watermark import arrival_watermark_of, watermark_of
 from headrace.windows import MICROSECOND
 
 Watermarks = Mapping[str, int | None]  # by kind of time
@@ -57,7 +57,7 @@ class SourceAccounts:
         self._store, self._query = store, query
         self._idle = contract.idle_after // MICROSECOND
         self.folds = dict(folds or {})
-        self._pulses: dict[int, Pulse] = {}
+        self._reached: dict[int, Reach] = {}
 
     def prepare(self) -> None:
         """Create what is missing; raises AppError where a declaration does not fit its table."""
@@ -70,7 +70,7 @@ class SourceAccounts:
             rows = connection.execute(
                 "SELECT partition, clock, log_time FROM headrace.clocks WHERE query = %s", (self._query,)
             )
-            self._pulses = {p: Pulse(to_micros(clock), to_micros(log)) for p, clock, log in rows}
+            self._reached = {p: Reach(to_micros(clock), to_micros(log)) for p, clock, log in rows}
 
         self._store.transact(create)
 
@@ -88,10 +88,10 @@ class SourceAccounts:
             "SELECT set_config('enable_nestloop', 'off', true), set_config('enable_seqscan', 'off', true)"
         )
         before = self._watermarks(connection)
-        pulses = {**self._pulses, **{p: self._pulse(p, reach) for p, reach in batch.reached.items()}}
+        reached = {**self._reached, **{p: self._beyond(p, reach) for p, reach in batch.reached.items()}}
         after = {
-            "event": latest(before.get("event"), watermark_of(pulses, self._idle)),
-            "ingestion": latest(before.get("ingestion"), arrival_watermark_of(pulses, self._idle)),
+            "event": latest(before.get("event"), watermark_of(reached, self._idle)),
+            "ingestion": latest(before.get("ingestion"), arrival_watermark_of(reached, self._idle)),
         }
         for name, part in parts.items():
             self.folds[name].merge(connection, batch, part, before, after)
@@ -104,7 +104,7 @@ class SourceAccounts:
             fold.advance(connection, before, after, parts.get(name))
             if batch.batch_id % 100 == 0:
                 fold.forget_old(connection)
-        self._pulses = pulses
+        self._reached = reached
 
     def tick(self, now: datetime) -> bool:
         """When the source has been silent for long, the watermark goes on with the wall clock.
@@ -141,9 +141,9 @@ class SourceAccounts:
 
         return bool(self.folds) and self._store.transact(move)
 
-    def _pulse(self, partition: int, reach: Reach) -> Pulse:
-        known = self._pulses.get(partition, Pulse(None, None))
-        return Pulse(latest(known.clock, reach.clock), latest(known.log_time, reach.log_time))
+    def _beyond(self, partition: int, reach: Reach) -> Reach:
+        known = self._reached.get(partition, Reach(None, None))
+        return Reach(latest(known.clock, reach.clock), latest(known.log_time, reach.log_time))
 
     def _watermarks(self, connection: Connection) -> dict[str, int | None]:
         rows = connection.execute(

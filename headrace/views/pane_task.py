@@ -11,12 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from datasketches import hll_sketch, kll_doubles_sketch, tgt_hll_type
 
+from headrace.gate.look import result_of
 from headrace.measures import HLL_LG_K
 from headrace.views.pane_plan import Branch, PanePlan, Place, Watermarks
 
 TOTALS, LATE = -1, -2  # what is no branch
-RESULT = pa.schema([("branch", pa.int32()), ("rows", pa.binary())])  # type: ignore[arg-type]
-KEYS = ("pane", "missed")
 WHERE = np.dtype([("event_time", ">u8"), ("partition", ">u4"), ("offset", ">u8")])
 SIGN = np.uint64(1 << 63)
 AT_ONCE = 250_000  # events that are reduced together: what a task holds has a limit
@@ -43,10 +42,7 @@ def _reduced(plan: PanePlan, watermarks: Watermarks, batches: Sequence[pa.Record
     for number, branch in enumerate(plan.branches):
         found[number] = _branch(branch, places[branch.metric], events)
     kept = {number: table for number, table in found.items() if table.num_rows}
-    return pa.RecordBatch.from_arrays(
-        [pa.array(list(kept), pa.int32()), pa.array([to_bytes(table) for table in kept.values()])],
-        schema=RESULT,
-    )
+    return result_of(kept)
 
 
 class Placed:
@@ -192,10 +188,3 @@ def _kll(values: npt.NDArray[np.float64]) -> bytes:
 def _numbers(events: pa.Table, name: str) -> Int64s:
     found: Int64s = events.column(name).to_numpy()
     return found
-
-
-def to_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())

@@ -12,7 +12,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from headrace.gate.look import Guess, Results
+from headrace.gate.look import RESULT, Guess, Results
 from headrace.views.accepted import FEW, accepted_events
 from headrace.views.pane_merge import Reduced
 from headrace.views.pane_plan import Columns, Watermarks, make_plan
@@ -48,7 +48,7 @@ class PaneJob:
         select = ", ".join([*OWN, named, *self._columns])
         accepted = accepted_events(rows < FEW, with_fields=self._uses_fields)
         events = session.sql(f"WITH {accepted} SELECT {select} FROM accepted")
-        found = events.mapInArrow(partial(reduce_events, self._plan, watermarks), "branch int, rows binary")
+        found = events.mapInArrow(partial(reduce_events, self._plan, watermarks), RESULT)
         return self.take([(row[0], row[1]) for row in found.collect()])
 
     def take(self, results: Results) -> list[Panes]:
