@@ -60,7 +60,12 @@ def _merged(branch: Branch, tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _label(values: Any) -> Texts:
-    """A real value that looks like one of our labels gets a backslash, so that the two stay apart."""
+    """A real value that looks like one of our labels gets a backslash, so that the two stay apart.
+
+    A NUL cannot be kept in Postgres, neither in a text nor in JSON.
+    """
+    if pc.any(pc.match_substring_regex(values, r"\x00")).as_py():
+        values = pc.replace_substring(values, "\0", "\N{REPLACEMENT CHARACTER}")
     like_ours = pc.fill_null(pc.starts_with(values, "("), False)
     if pc.any(like_ours).as_py():
         parts: Any = (pa.scalar("\\"), values, "")

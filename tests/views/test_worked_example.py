@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from pyspark.sql import SparkSession
 
-from headrace import App, count, last_of, min_of, sum_of, tumbling
+from headrace import App, count, distinct, last_of, min_of, sum_of, top, tumbling
 from headrace.local.services import Services
 from tests.oracle.metrics_oracle import Event
 from tests.views.stream import Stream
@@ -104,7 +104,13 @@ def test_any_text_can_be_a_group_and_a_value(spark: SparkSession, services: Serv
         of="sales",
         window=tumbling("1 minute"),
         by="kind",
-        measures={"n": count(), "least": min_of("kind"), "last": last_of("kind")},
+        measures={
+            "n": count(),
+            "least": min_of("kind"),
+            "last": last_of("kind"),
+            "different": distinct("kind"),
+            "first": top("kind", 1),
+        },
     )
     stream = Stream(spark, services.store_url, by_kind)
     at = _micros("09:00:10")
