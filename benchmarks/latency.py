@@ -95,6 +95,7 @@ def ages(store_url: str, sent: Sent, sender: threading.Thread, since: float) -> 
         " WHERE updated_at > %s AND \"grouping\" <> 'all'"
     )
     newest = datetime.now(UTC) - timedelta(days=1)
+    counted: dict[tuple[str, int], int] = {}
     with psycopg.connect(store_url, autocommit=True) as connection:
         while sender.is_alive():
             time.sleep(0.02)
@@ -105,8 +106,12 @@ def ages(store_url: str, sent: Sent, sender: threading.Thread, since: float) -> 
             now = time.time()
             for customer, start, events, updated_at in rows:
                 newest = max(newest, updated_at)
-                if now >= since:
-                    yield now - sent[customer, int(start.timestamp() // WINDOW)][events - 1]
+                place = customer, int(start.timestamp() // WINDOW)
+                # A row also changes when its window is over, without another event.
+                if counted.get(place) != events:
+                    counted[place] = events
+                    if now >= since:
+                        yield now - sent[place][events - 1]
 
 
 if __name__ == "__main__":

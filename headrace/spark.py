@@ -11,7 +11,7 @@ from typing import TypedDict
 from pyspark.sql import SparkSession
 
 from headrace.local.class_archive import archive_options
-from headrace.local.jars import cache_dir, spark_jars
+from headrace.local.jars import cache_dir, files_jar, spark_jars
 from headrace.local.java import find_java, home_for_spark
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -20,14 +20,15 @@ JVM_OPTIONS = (
     "-XX:+UseParallelGC",
     "-XX:-DontCompileHugeMethods",  # Spark generates one long method for each stage; it must be compiled
 )
+CHECKPOINTS = "org.apache.spark.sql.execution.streaming.checkpointing"
 ONE_MACHINE = {
     # Shuffle files stay in the page cache: compressing or summing them only costs.
     "spark.shuffle.compress": "false",
     "spark.shuffle.checksum.enabled": "false",
     "spark.shuffle.file.buffer": "1m",
-    # Hadoop starts a process to set the mode of every file, and again for the checksum it adds to each.
-    "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+    # Hadoop starts a process to set the mode of every file: here Java itself does it. A rename is atomic.
+    "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.NakedLocalFileSystem",
+    "spark.sql.streaming.checkpointFileManagerClass": f"{CHECKPOINTS}.FileSystemBasedCheckpointFileManager",
 }
 STATE_STORE = "spark.sql.streaming.stateStore"
 
@@ -47,6 +48,7 @@ def build_session(
     log_config = files("headrace") / "log4j2.properties"
     options = {
         "spark.jars": ",".join(str(jar) for jar in spark_jars()),
+        "spark.driver.extraClassPath": str(files_jar()),
         "spark.driver.memory": memory,
         "spark.driver.extraJavaOptions": " ".join(
             (*JVM_OPTIONS, *archive_options(), f"-Dlog4j2.configurationFile={log_config}")
@@ -61,6 +63,9 @@ def build_session(
         f"{STATE_STORE}.providerClass": ROCKSDB,
         f"{STATE_STORE}.rocksdb.changelogCheckpointing.enabled": "true",
         f"{STATE_STORE}.rocksdb.trackTotalNumberOfRows": "false",
+        # Every batch looks through all remembered ids for those to forget: from memory, in large pieces.
+        f"{STATE_STORE}.rocksdb.blockCacheSizeMB": "64",
+        f"{STATE_STORE}.rocksdb.blockSizeKB": "32",
         # State is evicted with the next data: a batch of its own for that would only cost time.
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "20",

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from headrace.gate.clock import Extent, extent_of
+from headrace.workers import settle
 
 PLACES = ("partition", "offset", "event_time", "log_time", "length")
 RESULT = "branch int, rows binary"
@@ -45,6 +46,7 @@ def look(held: DataFrame, guess: Guess) -> tuple[Extent, Results]:
 
 
 def _look(reduce: Reduce, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    settle()
     places: list[pa.RecordBatch] = []
 
     def sound() -> Iterator[pa.RecordBatch]:

@@ -22,7 +22,8 @@ from headrace.local.java import find_java
 IVY_FILE = Path(__file__).with_name("ivy.xml")
 MANIFEST = "manifest.json"
 SPARK_JARS = ("spark-sql-kafka-0-10", "spark-token-provider-kafka-0-10", "commons-pool2", "kafka-clients")
-SPARK_ONLY = ("spark-sql-kafka-0-10", "spark-token-provider-kafka-0-10", "commons-pool2")
+FILES_JAR = "hadoop-bare-naked-local-fs"
+SPARK_ONLY = ("spark-sql-kafka-0-10", "spark-token-provider-kafka-0-10", "commons-pool2", FILES_JAR)
 
 Progress = Callable[[str, int], None]
 
@@ -45,6 +46,11 @@ def jars_dir() -> Path:
 def spark_jars() -> list[Path]:
     """What Spark needs beyond its own jars to speak Kafka."""
     return [jar for jar in ready_jars() if jar.name.startswith(SPARK_JARS)]
+
+
+def files_jar() -> Path:
+    """Hadoop's local files without a process for each; the JVM must know it before it knows any other jar."""
+    return next(jar for jar in ready_jars() if jar.name.startswith(FILES_JAR))
 
 
 def broker_classpath() -> str:

@@ -28,6 +28,7 @@ from headrace.fates import ACCEPTED, LATE, REJECTED, Tally, by_partition, latest
 from headrace.log.enriched import EnrichedBatch, accepted_of
 from headrace.log.markers import NoAnswer, confirm, group_metadata, marker_reader, within
 from headrace.log.slots import Slot
+from headrace.workers import settle
 
 METADATA_BYTES = 4000
 PRODUCER = {
@@ -83,6 +84,7 @@ class TaskPlan:
 
 
 def run_task(plan: TaskPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    settle()
     context = TaskContext.get()
     task = context.partitionId() if context else 0
     marker = plan.markers.get(task)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 from psycopg import sql
 
 from headrace.measures import Measure
 from headrace.store.connection import Connection
-from headrace.store.metric_shape import ALL, Key, MetricShape, column_list, make_scratch
+from headrace.store.metric_shape import ALL, Key, MetricShape, column_list
 from headrace.views.packed import merge_packed
 from headrace.views.pane_rows import OTHER, Panes
 from headrace.views.resolve import packed_columns
@@ -39,32 +40,38 @@ class Packed:
                     " WHERE t.window_start = ANY(%s)"
                 ).format(sql.Identifier(state), self._shape.table, self._shape.spread, keys=keys),
                 (windows,),
+                binary=True,
             )
         }
         merged: dict[Key, list[Any]] = {}
         for key, new in added.items():
             # The guard may have taken the row's name: what it holds belongs to the others.
             merged.setdefault(key if key in found else self._other_key(key), []).extend(new)
-        scratch = self._shape.scratch(f"packed_{name}")
-        types = [(k, "timestamptz" if n < 2 else "text") for n, k in enumerate(self._shape.keys)]
-        make_scratch(connection, scratch, [*types, *columns.items()])
-        with (
-            connection.cursor() as cursor,
-            cursor.copy(sql.SQL("COPY {} FROM STDIN").format(scratch)) as copy,
-        ):
-            for key, new in merged.items():
-                values = merge_packed(name, measure, found[key], new)
-                copy.write_row((*key, *[values[column] for column in columns]))
+        rows = []
+        for key, new in merged.items():
+            values = merge_packed(name, measure, found[key], new)
+            rows.append((*key, *[values[column] for column in columns]))
+        self._write(connection, columns, rows, windows)
+
+    def _write(
+        self, connection: Connection, columns: dict[str, str], rows: list[Key], windows: list[datetime]
+    ) -> None:
+        """As arrays: a table on the way would compress every sketch once more."""
+        types = [*("timestamptz" if n < 2 else "text" for n in range(len(self._shape.keys)))]
+        names = [*self._shape.keys, *columns]
         connection.execute(
-            sql.SQL("UPDATE {} t SET {} FROM {} p WHERE t.window_start = ANY(%s) AND {}").format(
+            sql.SQL(
+                "UPDATE {} t SET {} FROM unnest({}) AS p ({}) WHERE t.window_start = ANY(%b) AND {}"
+            ).format(
                 self._shape.table,
                 sql.SQL(", ").join(sql.SQL("{0} = p.{0}").format(sql.Identifier(c)) for c in columns),
-                scratch,
+                sql.SQL(", ").join(sql.SQL(f"%b::{type_}[]") for type_ in (*types, *columns.values())),
+                column_list(names),
                 sql.SQL(" AND ").join(
                     sql.SQL("t.{0} = p.{0}").format(sql.Identifier(k)) for k in self._shape.keys
                 ),
             ),
-            (windows,),
+            (*map(list, zip(*rows, strict=True)), windows),
         )
 
     def _other_key(self, key: Key) -> Key:

@@ -83,6 +83,7 @@ def define(connection: Connection, app: str, resolved: ResolvedMetric) -> None:
                 table_name(app, metric)
             )
         )
+    _keep_sketches_plain(connection, table_name(app, metric), resolved)
     if found is not None and found[0] != now:
         _change(connection, app, resolved, found[0], now)
     connection.execute(
@@ -153,6 +154,14 @@ def _create(connection: Connection, app: str, resolved: ResolvedMetric) -> None:
     )
     _add_computed(connection, name, resolved.formulas)
     connection.execute(sql.SQL("CREATE INDEX ON {} (window_end) WHERE state <> 'final'").format(name))
+
+
+def _keep_sketches_plain(connection: Connection, name: sql.Identifier, resolved: ResolvedMetric) -> None:
+    """Compressing them anew with every batch takes longer than all the rest of their merge."""
+    for column, type_ in columns_of(resolved).items():
+        if type_ == "bytea":
+            change = sql.SQL("ALTER TABLE {} ALTER COLUMN {} SET STORAGE EXTERNAL")
+            connection.execute(change.format(name, sql.Identifier(column)))
 
 
 def key_columns(metric: Metric) -> tuple[str, ...]:

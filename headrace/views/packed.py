@@ -29,7 +29,7 @@ def _distinct(name: str, sketches: list[bytes]) -> Columns:
     union = hll_union(HLL_LG_K)
     for sketch in sketches:
         union.update(hll_sketch.deserialize(bytes(sketch)))
-    merged = union.get_result(tgt_hll_type.HLL_8)
+    merged = union.get_result(tgt_hll_type.HLL_4)  # half as large, as exact
     return {f"{name}__sketch": merged.serialize_compact(), name: round(merged.get_estimate())}
 
 
