@@ -99,6 +99,9 @@ def measure(options: argparse.Namespace, bench: GateBench) -> dict[str, object]:
     if options.enrich:
         enriched = [enrichment(bench.folder, bench.contract.name)]
         ways["gate + enrichment"] = lambda n: bench.gate(n, publish=True, enrich=enriched)
+        ways["gate + enrichment, only that published"] = lambda n: bench.gate(
+            n, publish=False, enrich=enriched
+        )
     if options.sessions:
         visits = load_app(TURANMART).sessions_of("clickstream")
         ways["gate + sessions"] = lambda n: bench.gate(n, publish=True, sessions=visits)

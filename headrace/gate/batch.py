@@ -27,6 +27,8 @@ FEW = 50_000  # records that are published while the batch is still looked at
 
 
 class Topics(Protocol):
+    @property
+    def takes_accepted(self) -> bool: ...
     def publish(self, rows: DataFrame, batch_id: int, clocks: dict[int, int | None]) -> list[Tally]: ...
 
 
@@ -73,11 +75,9 @@ class GateBatches:
         facts: Callable[[], BatchFacts],
         received: Callable[[BatchFacts], Mapping[int, int]],
         *,
-        publish: bool = True,
         views: Derived | None = None,
     ) -> None:
         self.contract = contract
-        self.publish = publish
         self._views = views
         self._topics, self._accounts = topics, accounts
         self._facts, self._received = facts, received
@@ -176,7 +176,7 @@ class GateBatches:
         self, judged: DataFrame, batch_id: int, clocks: dict[int, int | None], accepted: list[Tally]
     ) -> list[Tally]:
         """What is published is counted where Kafka acknowledges it; what is not, as it was judged."""
-        if self.publish:
+        if self._topics.takes_accepted:
             return self._topics.publish(judged, batch_id, clocks)
         others = judged.where(F.col("fate") != ACCEPTED)
         return self._topics.publish(others, batch_id, clocks) + accepted

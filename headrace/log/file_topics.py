@@ -39,6 +39,8 @@ class FileEnriching(Enriching, Protocol):
 class FileTopics:
     """Takes the place of the publisher: `SOURCE.validated.jsonl` and so on in one folder."""
 
+    takes_accepted = True
+
     def __init__(
         self,
         contract: Contract,

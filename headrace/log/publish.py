@@ -51,8 +51,10 @@ class Publisher:
         options: dict[str, str],
         slots: Path,
         commit_seconds: float = 30.0,
+        *,
+        accepted: bool = True,
     ) -> None:
-        self.name = name
+        self.name, self._accepted = name, accepted
         self._commit_seconds = commit_seconds
         self.contract = contract
         self.options = options
@@ -60,6 +62,11 @@ class Publisher:
         self.enriching: Enriching | None = None
         self._run = 0
         self._markers: dict[int, Marker] | None = None
+
+    @property
+    def takes_accepted(self) -> bool:
+        """Whether anything of an accepted event is published: the event itself, or what is made of it."""
+        return self._accepted or self.enriching is not None
 
     def recover(self, run: int, tasks: int) -> None:
         """End the transactions that a crash left open; what had been published is read with the first batch.
@@ -98,6 +105,7 @@ class Publisher:
             clocks=clocks,
             lateness_us=int(self.contract.lateness.total_seconds() * 1_000_000),
             commit_seconds=self._commit_seconds,
+            accepted=self._accepted,
             enrichers=self.enriching.shared(rows.sparkSession, batch_id) if self.enriching else None,
         )
         source = F.concat_ws(

@@ -80,6 +80,7 @@ class TaskPlan:
     lateness_us: int
     # After this the batch is tried anew; its marker tells whether the commit had come through after all.
     commit_seconds: float
+    accepted: bool = True  # whether accepted events are published as they are
     enrichers: Any = None  # a broadcast of Enricher objects, if accepted events are enriched
 
 
@@ -129,12 +130,11 @@ class Sink:
     def send(self, plan: TaskPlan, batch: pa.RecordBatch) -> list[Tally]:
         """Hand every record to the producer; returns what became of those that are enriched."""
         headers = _Headers(plan)
-        common = pc.and_(
-            pc.equal(batch.column("fate"), pa.scalar(ACCEPTED, pa.int32())),
-            pc.is_null(batch.column("headers")),
-        )
-        self._send_common(plan, batch.filter(common), headers)
-        self._send_rare(plan, batch.filter(pc.invert(common)), headers)
+        done = pc.equal(batch.column("fate"), pa.scalar(ACCEPTED, pa.int32()))
+        if plan.accepted:
+            done = pc.and_(done, pc.is_null(batch.column("headers")))
+            self._send_common(plan, batch.filter(done), headers)
+        self._send_rare(plan, batch.filter(pc.invert(done)), headers)
         if plan.enrichers is None:
             return []
         accepted = accepted_of(batch)

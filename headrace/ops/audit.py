@@ -232,7 +232,8 @@ class _Audit:
             waiting = next((f.outcomes.get("pending", 0) for f in self.view.flows if f.flow == name), 0)
             waiting += sum(box.waiting for box in self.view.outboxes if box.topic in topics)
             since = self.ledger.first_offsets(f"enrich.{name}")
-            findings += flows.enriched(self.topic, topics, since, waiting)
+            sums = None if self.source.publish else self.ledger.sums
+            findings += flows.enriched(self.topic, topics, since, waiting, sums)
         lanes = []
         for signals in lane:
             audit, found = self.lane.audit(in_lane, signals, ranges)

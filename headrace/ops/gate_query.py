@@ -61,7 +61,10 @@ class GateQuery:
         self._checkpoint = f"{checkpoints}/{self.name}"
         self._salt, self._trigger = salt, trigger_seconds
         self._max_batch = source.max_batch or max_batch
-        self._publisher = Publisher(self.name, contract, connections.librdkafka, slots, publish_seconds)
+        self._publisher = Publisher(
+            *(self.name, contract, connections.librdkafka, slots, publish_seconds),
+            accepted=source.publish,
+        )
         self.query: StreamingQuery | None = None
 
     @property
@@ -91,7 +94,6 @@ class GateQuery:
             ledger,
             self._facts,
             self._received,
-            publish=self._source.publish,
             views=views,
         )
 

@@ -281,12 +281,6 @@ def _check_enrich(enrich: Enrich, loaded: LoadedApp) -> None:
         raise AppError(f"{what}: there is a stream of that name", where=where)
     for topic in enrich.topics:
         _refuse_stream_topic(what, topic, where, loaded.contracts)
-    if not loaded.source(enrich.of).publish:
-        raise AppError(
-            f"{what}: accepted events of '{enrich.of}' are not published",
-            where=where,
-            hint=f"enriched events go out with the validated ones: app.source('{enrich.of}', publish=True)",
-        )
     enriched_contract(loaded.contract(enrich.of), enrich)
 
 

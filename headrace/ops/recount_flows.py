@@ -12,9 +12,10 @@ from dataclasses import replace
 from headrace.errors import ServiceError
 from headrace.fates import ACCEPTED
 from headrace.log.scan import LogRecord, Range, TopicReader
-from headrace.ops.audit_report import Finding, Offenders, OutboxAudit
-from headrace.ops.claims import Claims
+from headrace.ops.audit_report import Fates, Finding, Offenders, OutboxAudit
+from headrace.ops.claims import NOTHING, Claims
 
+Sums = Callable[[Mapping[int, Range]], Mapping[int, Fates]]
 Again = Callable[[], Collection[OutboxAudit]]
 
 
@@ -44,9 +45,17 @@ class FlowRecount:
         )
 
     def enriched(
-        self, raw: str, topics: Collection[str], first_offsets: Mapping[int, int], waiting: int
+        self,
+        raw: str,
+        topics: Collection[str],
+        first_offsets: Mapping[int, int],
+        waiting: int,
+        sums: Sums | None = None,
     ) -> Iterator[Finding]:
-        """Every accepted record since the first offsets is in one of the topics, once; but for `waiting`."""
+        """Every accepted record since the first offsets is in one of the topics, once; but for `waiting`.
+
+        `sums` is given where no other topic tells which were accepted: then the ledger tells how many.
+        """
         ends = {topic: self._whole(topic) for topic in topics}
         if None in ends.values():
             return
@@ -64,15 +73,19 @@ class FlowRecount:
                     continue
                 if seen[partition][offset - first]:
                     offenders.add("repeated", topic, partition, offset)
-                elif self._claims.of(partition, offset) != ACCEPTED:
+                elif self._claims.of(partition, offset) not in (ACCEPTED, NOTHING if sums else ACCEPTED):
                     offenders.add("foreign", topic, partition, offset)
                 seen[partition][offset - first] = 1
-        lost = list(self._missing(seen, first_offsets))
+        lost = list(self._missing(seen, first_offsets)) if sums is None else []
         if len(lost) > waiting:
             for partition, offset in lost:
                 offenders.add("lost", raw, partition, offset)
-        shown = "enriched events, as their topics have them"
-        yield from (replace(f, note=f"{shown}: {', '.join(topics)}") for f in offenders.findings())
+        note = f"enriched events, as their topics have them: {', '.join(topics)}"
+        yield from (replace(f, note=note) for f in offenders.findings())
+        if sums is not None:
+            fewer = self._fewer(seen, first_offsets, sums)
+            if sum(fewer.values()) > waiting:
+                yield from (Finding("lost", raw, p, count, note=note) for p, count in fewer.items())
 
     def _missing(
         self, seen: Mapping[int, bytearray], first_offsets: Mapping[int, int]
@@ -82,6 +95,17 @@ class FlowRecount:
             for offset in range(max(first, first_offsets.get(partition, end)), end):
                 if not marks[offset - first] and self._claims.of(partition, offset) == ACCEPTED:
                     yield partition, offset
+
+    def _fewer(
+        self, seen: Mapping[int, bytearray], first_offsets: Mapping[int, int], sums: Sums
+    ) -> dict[int, int]:
+        """How many more were accepted than are there, in the partitions where it is so."""
+        spans = {
+            p: (max(low, first_offsets.get(p, end)), end) for p, (low, end) in self._claims.ranges.items()
+        }
+        accepted = {p: fates.accepted for p, fates in sums(spans).items()}
+        there = {p: sum(seen[p][first - self._claims.ranges[p][0] :]) for p, (first, _) in spans.items()}
+        return {p: accepted[p] - there[p] for p in spans if accepted[p] > there[p]}
 
     def _whole(self, topic: str) -> dict[int, Range] | None:
         """The ends of a topic from which nothing has been removed yet."""

@@ -170,6 +170,7 @@ class SignalFold:
                 " WHERE key = ANY(%s) AND event_time > %s AND event_time <= %s"
             ).format(self._memory),
             (sorted({event.key for event in new}), oldest, max(event.event_time for event in new)),
+            prepare=False,  # a plan for any keys and times at all would look through all that is remembered
         )
         return [Arrived._make((*row[:6], tuple(row[6]), False)) for row in rows]
 

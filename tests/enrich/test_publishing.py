@@ -108,10 +108,15 @@ def app_of(folder: Path, name: str, unknown: str) -> tuple[LoadedApp, Contract]:
 
 
 def gate_of(
-    spark: SparkSession, folder: Path, app: LoadedApp, contract: Contract, to: Connections
+    spark: SparkSession,
+    folder: Path,
+    app: LoadedApp,
+    contract: Contract,
+    to: Connections,
+    publish: bool = True,
 ) -> GateQuery:
     return GateQuery(
-        *(spark, app.name, contract, Source(contract.name, max_batch=2), to),
+        *(spark, app.name, contract, Source(contract.name, publish, max_batch=2), to),
         checkpoints=str(folder / "checkpoints"),
         slots=folder / "slots",
         salt="salt",
@@ -119,10 +124,12 @@ def gate_of(
     )
 
 
-def audited(loaded: LoadedApp, contract: Contract, to: Connections, *topics: str) -> AuditReport:
+def audited(
+    loaded: LoadedApp, contract: Contract, to: Connections, *topics: str, publish: bool = True
+) -> AuditReport:
     """A recount of everything, as `headrace audit --recount` does it."""
     enriched = {"clicks_enriched": topics or loaded.app.enrichments["clicks_enriched"].topics}
-    source = Source(contract.name)
+    source = Source(contract.name, publish)
     return audit_source(loaded.name, contract, source, to, enriched=enriched, recount=True)
 
 
@@ -152,11 +159,14 @@ def records(topic: str, partitions: int, options: dict[str, str]) -> list[Messag
     raise AssertionError(f"{topic} was not read in time")
 
 
-@pytest.mark.parametrize("unknown", ["keep", "dead_letter"])
+@pytest.mark.parametrize(
+    ("unknown", "publish"), [("keep", True), ("dead_letter", True), ("dead_letter", False)]
+)
 def test_every_accepted_event_is_enriched_once(
-    services: Services, spark: SparkSession, folder: Path, unknown: str
+    services: Services, spark: SparkSession, folder: Path, unknown: str, publish: bool
 ) -> None:
-    name = f"enriching_{unknown}"
+    """Also if it is published in no other way."""
+    name = f"enriching_{unknown}_{publish}".lower()
     loaded, contract = app_of(folder, name, unknown)
     to = connections_of(services)
     ensure_topics(contract, to.librdkafka)
@@ -169,7 +179,7 @@ def test_every_accepted_event_is_enriched_once(
     producer.produce(contract.topics.raw, b"not json", partition=1)
     producer.produce(contract.topics.raw, event("e1", "09:00:00", "p-1"), partition=1)  # a duplicate
     assert producer.flush(20) == 0
-    gate = gate_of(spark, folder, loaded, contract, to)
+    gate = gate_of(spark, folder, loaded, contract, to, publish)
     for _ in range(2):
         assert gate.start(available_now=True).awaitTermination(120)
     found = {json.loads(m.value())["event_id"]: m for m in records(enrich.topic, 2, to.librdkafka)}
@@ -178,6 +188,7 @@ def test_every_accepted_event_is_enriched_once(
     assert set(found) == set(wanted)
     assert len(records(enrich.topic, 2, to.librdkafka)) == len(wanted)
     validated = {m.value() for m in records(contract.topics.validated, 2, to.librdkafka)}
+    assert len(validated) == (len(EVENTS) if publish else 0)
     for event_id, message in found.items():
         fields = json.loads(message.value())
         _, _, product, category, is_known = wanted[event_id]
@@ -190,7 +201,7 @@ def test_every_accepted_event_is_enriched_once(
         assert headers["headrace-source"].startswith(contract.topics.raw.encode())
     if dead:
         assert {json.loads(m.value())["event_id"] for m in dead} == {"e4", "e6"}
-        assert all(m.value() in validated for m in dead)
+        assert all(m.value() in validated for m in dead if publish)
         reasons = json.loads(dict(dead[0].headers())["headrace-reasons"])
         assert reasons == [{"code": "unknown_key", "field": "product_id"}]
     with psycopg.connect(to.store_url) as store:
@@ -209,14 +220,14 @@ def test_every_accepted_event_is_enriched_once(
     assert {name: n for name, n in totals.items() if n} == {"found": 4, unknown_as: 2, "no_key": 1}
     assert accounts == (7, 7)
     assert known == [("products", 3, "")]
-    report = audited(loaded, contract, to)
+    report = audited(loaded, contract, to, publish=publish)
     assert report.clean, report.findings
     assert [(f.kind, f.accepted, f.outcomes) for f in report.flows] == [("enrichment", 7, totals)]
     if dead:
-        [lost] = audited(loaded, contract, to, enrich.topic).findings
+        [lost] = audited(loaded, contract, to, enrich.topic, publish=publish).findings
         assert (lost.kind, lost.count) == ("lost", 2)
     once_more(found["e1"], to.librdkafka)
-    [twice] = audited(loaded, contract, to).findings
+    [twice] = audited(loaded, contract, to, publish=publish).findings
     assert (twice.kind, twice.topic, twice.count) == ("repeated", enrich.topic, 1)
 
 
