@@ -104,7 +104,10 @@ class Metrics(Shape):
 class LateEvent(Shape):
     source: str
     metric: str
-    event_id: str = Field(examples=["01J8ZQ6T5N8Q6R3W2K7F4M1XAB"])
+    event_id: str | None = Field(
+        description="null if it is classified and the caller has no role for it.",
+        examples=["01J8ZQ6T5N8Q6R3W2K7F4M1XAB"],
+    )
     partition: Count
     offset: Count
     event_time: datetime

@@ -88,8 +88,8 @@ async def live(
     feeds = [metric_key(name, grouping) for name, grouping in followed] if "metrics" in asked else []
     if "alerts" in asked:
         patterns = serving.access.visible_patterns(caller) if metrics is None else []
-        raising = dict.fromkeys([*(name for name, _ in followed), *(pattern.name for pattern in patterns)])
-        feeds += [alerts_of(name) for name in raising]
+        feeds += dict.fromkeys(alerts_of(name) for name, _ in followed)
+        feeds += [alerts_of(p.name, ids=serving.access.sees_ids(caller, p.of)) for p in patterns]
     client = await serving.hub.join(feeds, pipeline="pipeline" in asked)
     return EventStream(serving, client, last_event_id or cursor)
 

@@ -77,7 +77,7 @@ async def summary(request: Request, name: str, caller: Asking, serving: Served) 
 async def late_events(request: Request, name: str, caller: Asking, serving: Served, page: Paged) -> Response:
     """Newest first. The window is the session that the event would have opened."""
     declared = visible_sessions(serving, caller, name)
-    return answer(request, await serving.late_events.page([declared.name], page))
+    return answer(request, await serving.late_events.page(caller, [declared.name], page))
 
 
 def visible_sessions(serving: Serving, caller: Caller, name: str) -> Sessions:

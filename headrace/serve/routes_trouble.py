@@ -46,7 +46,7 @@ async def late_events(
 ) -> Response:
     """Newest first: which window, how late, by which clock."""
     metrics = [m.name for m in _metrics(serving, caller, metric, source)]
-    return answer(request, await serving.late_events.page(metrics, page))
+    return answer(request, await serving.late_events.page(caller, metrics, page))
 
 
 @router.get(
@@ -59,7 +59,7 @@ async def late_events_of_metric(
     request: Request, name: str, caller: Asking, serving: Served, page: Paged
 ) -> Response:
     metric = visible_metric(serving, caller, name)
-    return answer(request, await serving.late_events.page([metric.name], page))
+    return answer(request, await serving.late_events.page(caller, [metric.name], page))
 
 
 @router.get(
@@ -192,9 +192,11 @@ async def alerts(
     alert: Annotated[str | None, Query(max_length=200, description="Only of this name.")] = None,
 ) -> Response:
     """What the app's declared thresholds and patterns have found; of a pattern, `metric` is its own name."""
+    patterns = serving.access.visible_patterns(caller)
     names = [metric.name for metric in serving.access.visible_metrics(caller)]
-    names += [pattern.name for pattern in serving.access.visible_patterns(caller)]
-    return answer(request, await serving.alerts.page(names, state, alert, page))
+    names += [pattern.name for pattern in patterns]
+    unnamed = {pattern.name for pattern in patterns if not serving.access.sees_ids(caller, pattern.of)}
+    return answer(request, await serving.alerts.page(names, state, alert, page, unnamed))
 
 
 def _metrics(serving: Serving, caller: Caller, metric: str | None, source: str | None) -> list[Metric]:
