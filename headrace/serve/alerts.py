@@ -86,6 +86,7 @@ class AlertFeed:
 
 
 def _shown(row: Row, *, ids: bool) -> dict[str, Any]:
+    """Decimals are text already: a number with a fraction is a double."""
     values: dict[str, Any] = {
         name: float(v) if isinstance(v, Decimal) else v for name, v in row["values"].items()
     }

@@ -14,6 +14,7 @@ from headrace.joins import SIDES, Join, Side
 from headrace.ops.load import LoadedApp
 from headrace.serve.access import Access, Caller, classified_names
 from headrace.serve.database import Database, Row
+from headrace.serve.metric_tables import column_types, typed
 from headrace.serve.parameters import Page
 from headrace.store.join_names import letter_table, result_table
 
@@ -80,11 +81,17 @@ class Joins:
         hidden = self._hidden(caller, join, wanted)
         columns = [*OWN, "reason", "side", "values", "at"]
         found, following = await self._read(letter_table(self._loaded.name, join.name), columns, wanted, page)
+        # The values of a dead letter are JSON: the types are those of the same columns of a match.
+        types = await column_types(self._database, result_table(self._loaded.name, join.name))
         items = [
             {
                 **self._own(row, hidden),
                 **{name: row[name] for name in ("reason", "side", "at")},
-                "values": {name: value for name, value in row["values"].items() if name not in hidden},
+                "values": {
+                    name: typed(value, types.get(name, ""))
+                    for name, value in row["values"].items()
+                    if name not in hidden
+                },
             }
             for row in found
         ]

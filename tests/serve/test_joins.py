@@ -31,7 +31,8 @@ def client(new_database: Callable[[], str]) -> Iterator[httpx.Client]:
     loaded = load_app(TURANMART)
     with psycopg.connect(url) as connection:
         connection.execute("CREATE SCHEMA turanmart")
-        columns = ", ".join(f"{c} text" for c in loaded.join("order_paid").columns)
+        types = {"amount": "numeric", "method": "double precision"}
+        columns = ", ".join(f"{c} {types.get(c, 'text')}" for c in loaded.join("order_paid").columns)
         connection.execute(
             sql.SQL(
                 "CREATE TABLE {} ({} event_time timestamptz, matched_at timestamptz DEFAULT now(), {})"
@@ -55,7 +56,7 @@ def client(new_database: Callable[[], str]) -> Iterator[httpx.Client]:
                 " values) VALUES (%s, %s, %s, %s, %s, %s, %s)",
                 (
                     *(f"u{n}", f"x-{n}", f"l{n}", at, "no_payment" if n else "amount_differs"),
-                    *("left" if n else "pair", '{"amount": 9.50, "region": "almaty"}'),
+                    *("left" if n else "pair", '{"amount": 9.50, "method": 0.5}'),
                 ),
             )
         connection.execute(
@@ -101,7 +102,8 @@ def test_matches_newest_first_and_page_by_page(client: httpx.Client) -> None:
 def test_dead_letters_by_reason_and_side(client: httpx.Client) -> None:
     path = "/joins/order_paid/unmatched"
     assert [x["id"] for x in get(client, path, reason="amount_differs")["items"]] == ["u0"]
-    assert [x["id"] for x in get(client, path, side="left", key="x-2")["items"]] == ["u2"]
+    [letter] = get(client, path, side="left", key="x-2")["items"]
+    assert (letter["id"], letter["values"]) == ("u2", {"amount": "9.50", "method": 0.5})
     assert get(client, path, side="top", status=422)["parameter"] == "side"
     assert get(client, path, resaon="x", status=422)["hint"] == "did you mean 'reason'?"
 
