@@ -14,6 +14,7 @@ import schemathesis
 
 from headrace.connections import Connections
 from headrace.local.services import Services
+from tests.serve.described import Document
 from tests.serve.desk import Rejects, desk_app
 from tests.serve.running import following, running_server
 from tests.serve.seed import Seed
@@ -226,3 +227,11 @@ def test_the_pipeline_is_followed(desk: Desk) -> None:
 def test_no_request_makes_the_server_fail(desk: Desk, path: str) -> None:
     desk.seed.report()
     ask_everything(schemathesis.openapi.from_url(f"{desk.open}/openapi.json"), path, 15)
+
+
+def test_an_answer_has_nothing_that_is_not_described(desk: Desk) -> None:
+    desk.seed.report()
+    document = Document(httpx.get(f"{desk.open}/openapi.json").json())
+    for path in ("/dead-letters", "/dead-letters/histogram", "/audit", "/pipeline", "/health"):
+        answer = desk.get(path).json()
+        assert set(document.undescribed(document.answer(f"/api/v1{path}"), answer)) == set(), path

@@ -9,16 +9,14 @@ from hashlib import sha256
 import httpx
 import psycopg
 import pytest
-from psycopg import sql
 
 from headrace.ops.load import load_app
 from headrace.store.connection import Store
-from headrace.store.join_names import letter_table, result_table
+from tests.serve.flow_rows import make_join_tables
 from tests.serve.running import running_server
 from tests.serve.seed import TURANMART, connections_to
 
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
-OWN = "id text, key text, left_id text, right_id text, left_time timestamptz, right_time timestamptz,"
 TOKENS = {
     sha256(role.encode()).hexdigest(): frozenset([role]) for role in ("analyst", "finance-analyst", "*")
 }
@@ -30,20 +28,8 @@ def client(new_database: Callable[[], str]) -> Iterator[httpx.Client]:
     Store(url).prepare()
     loaded = load_app(TURANMART)
     with psycopg.connect(url) as connection:
-        connection.execute("CREATE SCHEMA turanmart")
         types = {"amount": "numeric", "method": "double precision"}
-        columns = ", ".join(f"{c} {types.get(c, 'text')}" for c in loaded.join("order_paid").columns)
-        connection.execute(
-            sql.SQL(
-                "CREATE TABLE {} ({} event_time timestamptz, matched_at timestamptz DEFAULT now(), {})"
-            ).format(result_table("turanmart", "order_paid"), sql.SQL(OWN), sql.SQL(columns))
-        )
-        connection.execute(
-            sql.SQL(
-                "CREATE TABLE {} ({} event_time timestamptz, reason text, side text, values jsonb,"
-                " at timestamptz DEFAULT now())"
-            ).format(letter_table("turanmart", "order_paid"), sql.SQL(OWN))
-        )
+        make_join_tables(connection, loaded, "order_paid", types)
         for n in range(5):
             at = START + timedelta(minutes=n)
             connection.execute(

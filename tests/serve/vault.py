@@ -11,6 +11,7 @@ from psycopg import sql
 
 from headrace.ops.load import LoadedApp, load_app
 from headrace.store.join_names import letter_table, result_table
+from tests.serve.flow_rows import make_join_tables
 from tests.serve.seed import Seed
 
 SECRET = "slip-20-11-1990"
@@ -47,10 +48,6 @@ _ALERT = """
     INSERT INTO headrace.alerts VALUES ('p1', 'vault', 'hasty', 'hasty', 'warning', 'open', '', 'shop',
     '{"shop": "s-1"}', now(), now(), 1, %s, 'told', '', 1, now(), now(), NULL)
 """
-_OWN = sql.SQL(
-    "id text, key text, left_id text, right_id text, left_time timestamptz, right_time timestamptz,"
-    " event_time timestamptz"
-)
 
 
 def vault_app(folder: Path) -> LoadedApp:
@@ -72,6 +69,7 @@ def fill_vault(store_url: str, loaded: LoadedApp) -> None:
                 (metric, SECRET, *[AT] * 4),
             )
         for join in loaded.app.joins.values():
+            make_join_tables(connection, loaded, join.name)
             _fill_join(connection, join.name, list(join.columns))
         told = '{"events": 1, "matches": 1, "matched": [{"event_id": "%s", "offset": 7}]}'
         connection.execute(_ALERT, (told % SECRET,))
@@ -91,16 +89,6 @@ def fill_vault(store_url: str, loaded: LoadedApp) -> None:
 def _fill_join(connection: psycopg.Connection, join: str, columns: list[str]) -> None:
     [column] = columns
     results, letters = result_table("vault", join), letter_table("vault", join)
-    connection.execute(
-        sql.SQL("CREATE TABLE {} ({}, matched_at timestamptz, {} text)").format(
-            results, _OWN, sql.Identifier(column)
-        )
-    )
-    connection.execute(
-        sql.SQL('CREATE TABLE {} ({}, reason text, side text, "values" jsonb, at timestamptz)').format(
-            letters, _OWN
-        )
-    )
     key = "Dilnoza" if join == "owned" else "s-1"
     own = ["m1", key, SECRET, SECRET, *[AT] * 3]
     connection.execute(
