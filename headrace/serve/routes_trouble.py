@@ -116,7 +116,8 @@ async def dead_letters(
     A page may be short, or empty, and have a `next`: go on until it is null.
     """
     streams = _streams(serving, caller, source)
-    scan = await serving.dead_letters.newest(streams, _below(serving, streams, page))
+    wanted = page.limit if reason is None else None
+    scan = await serving.dead_letters.newest(streams, _below(serving, streams, page), wanted)
     items: list[dict[str, Any]] = []
     taken = 0
     for record in scan.records:

@@ -116,6 +116,14 @@ def test_dead_letters_newest_first_in_pages(desk: Desk) -> None:
     assert record["at"] == "2026-01-01T00:00:04Z" and record["key"] == "secret-key" and not record["masked"]
 
 
+def test_pages_that_look_at_no_more_than_they_show_have_every_record_once(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.serve.dead_letters.MARKERS", 0)
+    found = pages(desk, "/dead-letters", source="desk_taps", limit=2)
+    assert len(found) == len({(r["partition"], r["offset"]) for r in found}) == 33
+
+
 def test_dead_letters_by_reason_and_of_all_sources(desk: Desk) -> None:
     [only] = pages(desk, "/dead-letters", reason="not_utf8", limit=3)
     assert only["value"] == "\\xff not text" and only["encoding"] == "bytes"
