@@ -2,8 +2,9 @@
 
 `python -m benchmarks.serve --seconds 120`: a store of its own with sample rows, a batch every second, a
 server as users run it, requests at a fixed rate (a late answer delays no other), and clients of /live that
-follow what the dashboard follows. With `--traffic 2000` there are no samples: broker, engine and that many
-events a second run beside it instead.
+follow what the dashboard follows. The requests are those of the dashboard and of applications. Meanwhile a
+real Chromium, if there is one, has the page open: that is how a commit's way to the screen is measured. With
+`--traffic 2000` there are no samples: broker, engine and that many events a second run beside it instead.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ import httpx
 import psutil
 
 from benchmarks.live_crowd import Crowd, start_crowd
+from benchmarks.open_page import Opened, is_there, open_page
+from benchmarks.page_requests import asked_paths
 from headrace.local.connect import connections_of
 from headrace.local.engine import EngineProcess
 from headrace.local.serve import ServeProcess
@@ -35,21 +38,6 @@ from headrace.log.topics import ensure_topics
 from headrace.ops.load import load_app
 from headrace.settings import Settings
 from tests.serve.seed import TURANMART, Seed, own_store
-
-PATHS = (
-    "/api/v1/metrics",
-    "/api/v1/metrics/conversion_1m/rows?grouping=region&limit=100",
-    "/api/v1/metrics/conversion_1m/rows?state=final&limit=200",
-    "/api/v1/metrics/revenue_10m/latest",
-    "/api/v1/metrics/products_1m/latest?order=-purchases&limit=10",
-    "/api/v1/metrics/conversion_1m/rows?as_of=2100-01-01&limit=100",
-    "/api/v1/metrics/conversion_1m/revisions?limit=100",
-    "/api/v1/late-events/delays",
-    "/api/v1/ledger?limit=50",
-    "/api/v1/dead-letters/histogram",
-    "/api/v1/sources",
-    "/api/v1/alerts?state=open",
-)
 
 
 @dataclass
@@ -60,6 +48,7 @@ class Seen:
     asked_at: dict[str, list[float]] = field(default_factory=dict)
     errors: int = 0
     live: Crowd = field(default_factory=Crowd)
+    page: Opened | None = None
     load: float = 0.0
     memory: list[tuple[float, int]] = field(default_factory=list)
     cpu_share: float = 0.0  # of one core, by the server
@@ -80,6 +69,12 @@ def main() -> None:
     parser.add_argument("--traffic", type=float, default=0.0, help="events a second through a whole engine")
     parser.add_argument(
         "--warm", type=float, default=60.0, help="seconds of traffic before the first request"
+    )
+    parser.add_argument(
+        "--browser",
+        action=argparse.BooleanOptionalAction,
+        default=is_there(),
+        help="open the dashboard in Chromium meanwhile",
     )
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -159,12 +154,17 @@ async def measure(
     """Those who follow are a process of their own: reading their events must not delay the questions here."""
     seen = Seen()
     end = time.monotonic() + options.seconds
+    paths = asked_paths(broker=seed is None)
     crowd, results = start_crowd(address, store_url, options.clients, options.live_metrics, end)
+    page, drawn = open_page(address, store_url, end) if options.browser else (None, None)
     fed = [feed(seed, end)] if seed is not None else []
-    await asyncio.gather(*fed, ask(address, options.rate, end, seen), watch(process, end, seen))
+    await asyncio.gather(*fed, ask(address, paths, options.rate, end, seen), watch(process, end, seen))
     seen.load = os.getloadavg()[1]
     seen.live = await asyncio.to_thread(results.get, True, 60)
     crowd.join(10)
+    if page is not None and drawn is not None:
+        seen.page = await asyncio.to_thread(drawn.get, True, 60)
+        page.join(10)
     return seen
 
 
@@ -177,13 +177,13 @@ async def feed(seed: Seed, end: float) -> None:
         await asyncio.sleep(max(0.0, 1.0 - (time.monotonic() - begin)))
 
 
-async def ask(address: str, rate: float, end: float, seen: Seen) -> None:
+async def ask(address: str, paths: tuple[str, ...], rate: float, end: float, seen: Seen) -> None:
     limits = httpx.Limits(max_connections=100, max_keepalive_connections=100)
     async with httpx.AsyncClient(base_url=address, timeout=30, limits=limits) as client:
         tasks: set[asyncio.Task[None]] = set()
         number, begin = 0, time.monotonic()
         while time.monotonic() < end:
-            task = asyncio.create_task(_one(client, PATHS[number % len(PATHS)], seen))
+            task = asyncio.create_task(_one(client, paths[number % len(paths)], seen))
             tasks.add(task)
             task.add_done_callback(tasks.discard)
             number += 1
@@ -214,7 +214,7 @@ def summary(seen: Seen) -> dict[str, object]:
     # The first quarter warms up: connections, prepared statements, buffers.
     settled = [size for _, size in seen.memory[len(seen.memory) // 4 :]]
     third = max(1, len(settled) // 3)
-    return {
+    report: dict[str, object] = {
         "requests": len(every),
         "errors": seen.errors,
         "p50_ms": _rank(every, 50) * 1000,
@@ -235,6 +235,14 @@ def summary(seen: Seen) -> dict[str, object]:
         "memory_mb_after_warm_up": statistics.mean(settled[:third]) / 2**20,
         "memory_mb_at_the_end": statistics.mean(settled[-third:]) / 2**20,
     }
+    if seen.page is not None:
+        report |= {
+            "browser_commits_drawn": len(seen.page.arrivals),
+            "browser_p50_ms_after_commit": _rank(seen.page.arrivals, 50) * 1000,
+            "browser_p99_ms_after_commit": _rank(seen.page.arrivals, 99) * 1000,
+            "browser_errors": len(seen.page.errors),
+        }
+    return report
 
 
 def _rank(values: list[float], percent: int) -> float:

@@ -6,6 +6,7 @@ import re
 import string
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any, Literal, get_args
 
 from headrace.errors import AppError, known_names
@@ -15,6 +16,7 @@ State = Literal["preliminary", "final"]
 Severity = Literal["info", "warning", "critical"]
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,200}")
 MOST_WINDOWS = 1000
+_NUMBER = re.compile(r"-?[0-9]{1,100}(\.[0-9]{1,100})?")
 MISSING = "-"
 
 
@@ -121,8 +123,10 @@ def written_message(alert: Alert, known: Mapping[str, Any]) -> str:
 
 
 def _formatted(value: Any, form: str) -> str | None:
+    """A text that is a number is formatted like one: decimals are text in documents."""
+    number = form and isinstance(value, str) and _NUMBER.fullmatch(value)
     try:
-        return format(value, form)
+        return format((Decimal(value) if "." in value else int(value)) if number else value, form)
     except (ValueError, TypeError):
         return None
 

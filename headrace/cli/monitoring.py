@@ -16,7 +16,12 @@ def monitoring(
         Path | None, typer.Option("--output", "-o", help="Folder to write to.", show_default="monitoring")
     ] = None,
     base_url: Annotated[
-        str, typer.Option("--base-url", help="Where headrace serve is reached, for links to runbooks.")
+        str,
+        typer.Option(
+            "--base-url",
+            help="Where people reach headrace serve, for links to runbooks.",
+            show_default="as Prometheus reaches it",
+        ),
     ] = "",
 ) -> None:
     """Write alert rules from the contracts' promises, tests of these rules, and a dashboard.

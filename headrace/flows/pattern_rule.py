@@ -25,7 +25,7 @@ from headrace.sequences import elements, needed, shortest
 from headrace.views.expressions import fields_used
 from headrace.windows import MICROSECOND
 
-PLAIN = ("int", "bigint", "double", "boolean")  # types whose text is JSON
+PLAIN = ("int", "bigint", "double", "boolean")  # types whose text is JSON; decimals stay text
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def _resolve(frame: DataFrame, pattern: Pattern, contract: Contract) -> PatternR
     for symbol, condition in pattern.define.items():
         used |= _condition(frame, condition, f"{what}, {symbol}", where)
     types = {field.name: field.dataType.simpleString() for field in frame.schema.fields}
-    plain = tuple(types[name] in PLAIN or types[name].startswith("decimal") for name in pattern.show)
+    plain = tuple(types[name] in PLAIN for name in pattern.show)
     rule = PatternRule(pattern, contract.lateness, tuple(name for name in known if name in used), plain)
     try:
         if pattern.tree is not None:

@@ -14,16 +14,27 @@ from headrace.ops.grafana import dashboard
 from headrace.ops.load import LoadedApp
 
 RULES, TESTS, DASHBOARD = "headrace-alerts.yml", "headrace-alerts-test.yml", "headrace-dashboard.json"
-_HEAD = "# Made by `headrace monitoring` from the contracts of {app}; make it again when they change.\n"
+_HEAD = (
+    "# Made by `headrace monitoring` from the contracts of {app}; make it again when they change.\n"
+    "# Links lead to the runbooks of the `headrace serve` that Prometheus asks; --base-url names another"
+    " address.\n"
+)
+# Filled in by Prometheus when an alert fires: it knows from /metrics where the runbooks are.
+_FOUND = """{{ with query "headrace_serve_info{app='%s'}" }}{{ . | first | label "url" }}{{ end }}"""
+_EXAMPLE = "http://headrace.example:8080"
 _LABEL = re.compile(r"\{\{ \$labels\.(\w+) \}\}")
 
 
 def monitoring_files(loaded: LoadedApp, base_url: str = "") -> dict[str, str]:
-    """File name → text. `base_url` is where `headrace serve` is reached, for links to runbooks."""
+    """File name → text. `base_url` is where `headrace serve` is reached, for links to runbooks.
+
+    Without it, Prometheus looks it up when an alert fires.
+    """
     rules, head = alert_rules(loaded), _HEAD.format(app=loaded.name)
+    series = {f'headrace_serve_info{{app="{loaded.name}",url="{_EXAMPLE}"}}': "1+0x"} if not base_url else {}
     return {
-        RULES: head + _yaml({"groups": [_group(loaded.name, rules, base_url)]}),
-        TESTS: head + _yaml(_tests(rules, base_url)),
+        RULES: head + _yaml({"groups": [_group(loaded.name, rules, base_url or _FOUND % loaded.name)]}),
+        TESTS: head + _yaml(_tests(rules, base_url or _EXAMPLE, series)),
         DASHBOARD: json.dumps(dashboard(loaded), indent=1) + "\n",
     }
 
@@ -46,10 +57,13 @@ def _rule(rule: AlertRule, base_url: str) -> dict[str, Any]:
     }
 
 
-def _tests(rules: list[AlertRule], base_url: str) -> dict[str, Any]:
+def _tests(rules: list[AlertRule], base_url: str, server: Series) -> dict[str, Any]:
+    """`server` are series that tell where the runbooks are; they last as long as a test."""
     tests = []
     for rule in rules:
-        tests += [_test(rule, rule.bad, [_expected(rule, base_url)]), _test(rule, rule.good, [])]
+        there = {name: f"{values}{rule.minutes}" for name, values in server.items()}
+        bad = {**there, **rule.bad}
+        tests += [_test(rule, bad, [_expected(rule, base_url)]), _test(rule, rule.good, [])]
     return {"rule_files": [RULES], "evaluation_interval": "5m", "tests": tests}
 
 

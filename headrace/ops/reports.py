@@ -46,6 +46,11 @@ class QueryReporter:
         self._said: tuple[object, ...] = ()
         self._next = self._latest = 0.0
 
+    def finished(self) -> int:
+        """The last batch that this engine has seen to its end; -1 before the first."""
+        self._look()
+        return self._batch
+
     def failed(self, cause: str) -> None:
         self.report.fail(cause, datetime.now(UTC))
         self.tell("restarting")

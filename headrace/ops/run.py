@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from headrace.ops.lane_reports import LaneReporter
 from headrace.ops.load import LoadedApp
 from headrace.ops.realtime_query import RealtimeQuery, tell_of_slots
 from headrace.ops.reports import STORE_SECONDS, QueryReporter
+from headrace.ops.restarts import Restarts
 from headrace.settings import Settings
 from headrace.spark import build_session, with_slots
 from headrace.store.connection import Store
@@ -33,8 +34,6 @@ from headrace.store.reports import QueryStatus
 
 logger = logging.getLogger(__name__)
 
-FAILURES_ALLOWED = 10
-LONGEST_PAUSE = 30.0
 WARM_SECONDS = 60.0
 TICK_SECONDS = 1.0
 STOP_SECONDS = 30.0
@@ -43,17 +42,15 @@ SPARK_GONE = (Py4JError, PySparkException, OSError)
 
 @dataclass
 class Supervised:
-    """A query and its recent luck."""
+    """A query, what is told about it, and its recent luck."""
 
     gate: GateQuery | RealtimeQuery
     reporter: QueryReporter
-    failures: int = 0
-    start_at: float = 0.0
-    batches_before: int = 0
+    restarts: Restarts = field(default_factory=Restarts)
 
     @property
     def status(self) -> QueryStatus:
-        return "running" if self.start_at == 0.0 else "restarting"
+        return "running" if self.restarts.start_at is None else "restarting"
 
 
 class Engine:
@@ -169,38 +166,30 @@ class Engine:
     def _look_after(self, supervised: Supervised) -> None:
         query = supervised.gate.query
         if query is not None and query.isActive:
-            progress = query.lastProgress
-            if supervised.failures and progress is not None and progress.batchId > supervised.batches_before:
-                supervised.failures = 0
             return
-        if supervised.start_at == 0.0:
+        if supervised.restarts.start_at is None:
             self._note_failure(supervised, cause_of(query.exception() if query else None))
-        elif time.monotonic() >= supervised.start_at and self._start(supervised):
+        elif supervised.restarts.is_due(time.monotonic()) and self._start(supervised):
             supervised.reporter.restarted()
 
     def _start(self, supervised: Supervised) -> bool:
         try:
             supervised.gate.start()
-            supervised.start_at = 0.0
+            supervised.restarts.start()
         except ServiceError as error:
             self._note_failure(supervised, str(error))
             return False
         return True
 
     def _note_failure(self, supervised: Supervised, cause: str) -> None:
-        supervised.failures += 1
+        restarts, name = supervised.restarts, supervised.gate.name
+        pause = restarts.fail(time.monotonic(), supervised.reporter.finished())
         supervised.reporter.failed(cause)
-        name = supervised.gate.name
-        if supervised.failures > FAILURES_ALLOWED:
+        if pause is None:
             raise ServiceError(
-                f"query {name} failed {supervised.failures} times without progress; the last time: {cause}",
+                f"query {name} failed {restarts.failures} times without progress; the last time: {cause}",
                 hint="nothing is lost: after mending the cause, start again and it goes on where it was",
             )
-        pause = min(2.0 ** (supervised.failures - 1), LONGEST_PAUSE)
-        supervised.start_at = time.monotonic() + pause
-        query = supervised.gate.query
-        last = query.lastProgress if query is not None else None
-        supervised.batches_before = last.batchId if last is not None else -1
         logger.warning("query %s failed (%s); starting it again in %.0f s", name, cause, pause)
 
 

@@ -3,6 +3,7 @@
 A stream is classified when one of its fields is confidential or restricted, or masked. With tokens, only the
 roles that may read it (the contract's `roles`) see its metrics, dead letters, late events and examples.
 Without tokens everybody who reaches the server sees every stream, but never the value of a classified field.
+An event id is a field too: where the contract classifies it, it is null for those without the role.
 """
 
 from __future__ import annotations
@@ -78,6 +79,11 @@ class Access:
         contract = self._loaded.contract(stream)
         return not is_classified(contract) or holds_role(caller, contract)
 
+    def sees_ids(self, caller: Caller, stream: str) -> bool:
+        """Whether the ids of its events may be shown."""
+        contract = self._loaded.contract(stream)
+        return contract.event_id not in classified_names(contract) or self.sees_fields(caller, stream)
+
     def sees_metric(self, caller: Caller, metric: Metric) -> bool:
         if reveals(metric, self._loaded.contract(metric.of)):
             return self.sees_fields(caller, metric.of)
@@ -91,9 +97,7 @@ class Access:
 
     def _sees_pattern(self, caller: Caller, pattern: Pattern) -> bool:
         """Its alerts show single values: the key, and the fields that the declaration names."""
-        contract = self._loaded.contract(pattern.of)
-        classified = {field.name for field in contract.fields if is_classified_field(field)}
-        if classified & {*pattern.key, *pattern.show}:
+        if classified_names(self._loaded.contract(pattern.of)) & {*pattern.key, *pattern.show}:
             return self.sees_fields(caller, pattern.of)
         return self.sees_stream(caller, pattern.of)
 
@@ -140,6 +144,11 @@ def is_classified_field(field: Field) -> bool:
     return field.mask is not None or field.classification.lower() in CLASSIFIED
 
 
+def classified_names(contract: Contract) -> set[str]:
+    """Of the fields that may be shown alone: those inside of others never are."""
+    return {field.name for field in contract.fields if is_classified_field(field)}
+
+
 def classification_of(contract: Contract) -> str:
     """The highest classification of its fields."""
     named = {field.classification.lower() for field in every_field(contract)}
@@ -149,12 +158,11 @@ def classification_of(contract: Contract) -> str:
 
 def reveals(metric: Metric, contract: Contract) -> bool:
     """Whether a metric shows single values of classified fields, in its dimensions or its measures."""
-    classified = {field.name for field in contract.fields if is_classified_field(field)}
     used = set(metric.dimensions)
     for measure in metric.measures.values():
         if measure.kind in REVEALING:
             used |= set(_WORD.findall(measure.expression))
-    return bool(used & classified)
+    return bool(used & classified_names(contract))
 
 
 def reading_roles(contract: Contract) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -25,8 +26,9 @@ class Alerts:
         self._database, self._app = database, app
 
     async def page(
-        self, metrics: list[str], state: str | None, alert: str | None, page: Page
+        self, metrics: list[str], state: str | None, alert: str | None, page: Page, unnamed: Collection[str]
     ) -> dict[str, Any]:
+        """`unnamed` are patterns without the ids of their events."""
         after = page.after([datetime, str]) or ["infinity", ""]
         found = await self._database.rows_if_there(
             f"SELECT {_COLUMNS} FROM headrace.alerts WHERE app = %(app)s AND metric = ANY(%(metrics)s)"
@@ -44,12 +46,15 @@ class Alerts:
             },
         )
         found, following = page.cut(found, _KEYS)
-        return {"items": [_shown(row) for row in found], "next": following}
+        return {"items": [_shown(row, ids=row["metric"] not in unnamed) for row in found], "next": following}
 
 
-def alerts_of(metric: str) -> str:
-    """The name of the feed of a metric's alerts; no metric has a name with a space."""
-    return f"alerts of {metric}"
+def alerts_of(metric: str, *, ids: bool = True) -> str:
+    """The name of the feed of a metric's or pattern's alerts; neither has a name with a space.
+
+    A pattern whose event ids are classified has a second one, without them.
+    """
+    return f"alerts of {metric}" if ids else f"alerts of {metric} without ids"
 
 
 class AlertFeed:
@@ -57,9 +62,9 @@ class AlertFeed:
 
     event = "alert"
 
-    def __init__(self, app: str, metric: str, source: str, database: Database) -> None:
-        self.key, self.source, self.subject = alerts_of(metric), source, {"alerts_of": metric}
-        self._app, self._metric, self._database = app, metric, database
+    def __init__(self, app: str, metric: str, source: str, database: Database, *, ids: bool = True) -> None:
+        self.key, self.source, self.subject = alerts_of(metric, ids=ids), source, {"alerts_of": metric}
+        self._app, self._metric, self._database, self._ids = app, metric, database, ids
 
     async def newest(self) -> Position:
         found = await self._database.one(
@@ -77,10 +82,15 @@ class AlertFeed:
         reached = Position(found[-1]["updated_at"]) if found else position
         if len(found) > MOST:
             return Changes([], reached, complete=False)
-        return Changes([to_json(_shown(row)) for row in found], reached)
+        return Changes([to_json(_shown(row, ids=self._ids)) for row in found], reached)
 
 
-def _shown(row: Row) -> dict[str, Any]:
-    values = {name: float(v) if isinstance(v, Decimal) else v for name, v in row["values"].items()}
+def _shown(row: Row, *, ids: bool) -> dict[str, Any]:
+    """Decimals are text already: a number with a fraction is a double."""
+    values: dict[str, Any] = {
+        name: float(v) if isinstance(v, Decimal) else v for name, v in row["values"].items()
+    }
+    if not ids:
+        values["matched"] = [{**event, "event_id": None} for event in values.get("matched", [])]
     empty = {name: row[name] or None for name in ("runbook", "resolution")}
     return {**row, "values": values, **empty}

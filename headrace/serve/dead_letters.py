@@ -24,6 +24,7 @@ from headrace.serve.problems import unavailable
 from headrace.serve.shared import Shared
 
 SCANNED = 2000  # offsets that one request looks at, over all partitions
+MARKERS = 20  # ends of transactions, which are no records, that may lie between the wanted ones
 LISTED_BYTES = 8 * 1024  # larger values are shown only one at a time
 ONE_BYTES = 2 * 1024 * 1024
 WAITING = 16
@@ -71,9 +72,15 @@ class DeadLetters:
         self._thread.submit(self._reader.close)
         self._thread.shutdown(wait=True)
 
-    async def newest(self, streams: Collection[str], below: dict[Place, int]) -> Scan:
-        key = (*sorted(streams), *sorted(below.items()))
-        return await self._scans.get(key, partial(self._do, partial(self._scan, tuple(streams), below)))
+    async def newest(
+        self, streams: Collection[str], below: dict[Place, int], wanted: int | None = None
+    ) -> Scan:
+        """`wanted` records of each partition are enough, if it is given: the newest of all are among them."""
+        places = sum(self._loaded.contract(stream).partitions for stream in streams)
+        most = SCANNED if wanted is None else min(SCANNED, (wanted + MARKERS) * places)
+        key = (*sorted(streams), *sorted(below.items()), most)
+        scan = partial(self._scan, tuple(streams), below, most)
+        return await self._scans.get(key, partial(self._do, scan))
 
     async def one(self, contract: Contract, partition: int, offset: int) -> TailRecord | None:
         place = (contract.topics.invalid, partition)
@@ -118,10 +125,10 @@ class DeadLetters:
             (queries, since, until),
         )
 
-    def _scan(self, streams: tuple[str, ...], below: dict[Place, int]) -> Scan:
+    def _scan(self, streams: tuple[str, ...], below: dict[Place, int], most: int) -> Scan:
         contracts = [self._loaded.contract(stream) for stream in streams]
         ends = self._reader.ends({c.topics.invalid: c.partitions for c in contracts})
-        ranges = newest_ranges(ends, below, SCANNED)
+        ranges = newest_ranges(ends, below, most)
         records = self._reader.read(ranges, LISTED_BYTES)
         cut = {place for place, (first, _) in ranges.items() if first > ends[place][0]}
         ordered, left = _newest_first(records, cut)

@@ -1,15 +1,17 @@
 """/metrics: the pipeline in Prometheus' text format, read when it is asked for.
 
-Labels come from the contracts and the app alone, so their number is known before anything runs.
+Labels come from the contracts and the app alone, so their number is known before anything runs. The one
+exception is the address by which the asker has found us: alerts link to the runbooks there.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from itertools import accumulate
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -43,6 +45,7 @@ Labels = tuple[str, ...]
 Sample = tuple[str, Labels, float | Histogram | None]  # None: not known, so not said
 _SINKS = {"publish": "log", "record": "store"}
 _STEPS = ("decode", "judge", "publish", "views", "record")
+_HOST = re.compile(r"[A-Za-z0-9._-]{1,255}(:\d{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](:\d{1,5})?")
 
 
 def metrics_router(view: PipelineView) -> APIRouter:
@@ -52,10 +55,29 @@ def metrics_router(view: PipelineView) -> APIRouter:
     registry.register(PipelineCollector(view))
 
     @router.get("/metrics", include_in_schema=False)
-    def metrics() -> Response:
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+    def metrics(request: Request) -> Response:
+        found = CollectorRegistry(auto_describe=False)
+        found.register(Reached(view.loaded.name, request))
+        text = generate_latest(found) + generate_latest(registry)
+        return Response(text, media_type=CONTENT_TYPE_LATEST)
 
     return router
+
+
+class Reached(Collector):
+    """Where we are, in the words of the one who asks: it alone knows by which way it comes."""
+
+    def __init__(self, app: str, request: Request) -> None:
+        self._app, self._request = app, request
+
+    def describe(self) -> Iterable[Metric]:
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        host = self._request.headers.get("host", "")
+        if _HOST.fullmatch(host):
+            url = f"{self._request.scope['scheme']}://{host}"
+            yield from families([("headrace_serve_info", (self._app, url), 1)])
 
 
 class PipelineCollector(Collector):

@@ -12,8 +12,9 @@ from psycopg import sql
 from headrace.contracts.durations import format_duration
 from headrace.joins import SIDES, Join, Side
 from headrace.ops.load import LoadedApp
-from headrace.serve.access import Access, Caller, is_classified_field
+from headrace.serve.access import Access, Caller, classified_names
 from headrace.serve.database import Database, Row
+from headrace.serve.metric_tables import column_types, typed
 from headrace.serve.parameters import Page
 from headrace.store.join_names import letter_table, result_table
 
@@ -65,7 +66,7 @@ class Joins:
         return [self._described(join, counts) for join in joins]
 
     async def matches(self, caller: Caller, join: Join, wanted: Wanted, page: Page) -> dict[str, Any]:
-        hidden = self._hidden(caller, join)
+        hidden = self._hidden(caller, join, wanted)
         shown = [name for name in join.columns if name not in hidden]
         columns = [*OWN, "matched_at", *shown]
         found, following = await self._read(result_table(self._loaded.name, join.name), columns, wanted, page)
@@ -77,14 +78,20 @@ class Joins:
         return {"items": items, "next": following}
 
     async def unmatched(self, caller: Caller, join: Join, wanted: Wanted, page: Page) -> dict[str, Any]:
-        hidden = self._hidden(caller, join)
+        hidden = self._hidden(caller, join, wanted)
         columns = [*OWN, "reason", "side", "values", "at"]
         found, following = await self._read(letter_table(self._loaded.name, join.name), columns, wanted, page)
+        # The values of a dead letter are JSON: the types are those of the same columns of a match.
+        types = await column_types(self._database, result_table(self._loaded.name, join.name))
         items = [
             {
                 **self._own(row, hidden),
                 **{name: row[name] for name in ("reason", "side", "at")},
-                "values": {name: value for name, value in row["values"].items() if name not in hidden},
+                "values": {
+                    name: typed(value, types.get(name, ""))
+                    for name, value in row["values"].items()
+                    if name not in hidden
+                },
             }
             for row in found
         ]
@@ -108,21 +115,28 @@ class Joins:
     def _own(self, row: Row, hidden: set[str]) -> dict[str, Any]:
         return {name: None if name in hidden else row[name] for name in OWN}
 
-    def _hidden(self, caller: Caller, join: Join) -> set[str]:
-        """Columns that show a classified field of a stream whose fields the caller may not see."""
+    def _hidden(self, caller: Caller, join: Join, wanted: Wanted) -> set[str]:
+        """Columns that show a classified field of a stream whose fields the caller may not see.
+
+        Who may not see a key may not ask for one either: the answer would tell.
+        """
         secret: dict[str, set[str]] = {}
         for side in SIDES:
             contract = self._loaded.contract(join.stream(side))
-            named = {field.name for field in contract.fields if is_classified_field(field)}
-            secret[side] = set() if self._access.sees_fields(caller, contract.name) else named
+            sees = self._access.sees_fields(caller, contract.name)
+            secret[side] = set() if sees else classified_names(contract)
         hidden = {
             name
             for name, text in join.columns.items()
             if any(field in secret[side] for side, field in _FIELD.findall(text))
         }
         for side, names in _keys(join).items():
+            if not self._access.sees_ids(caller, join.stream(side)):
+                hidden.add(f"{side}_id")
             if names & secret[side]:
                 hidden.add("key")
+                if wanted.key is not None:
+                    raise self._access.refusal(join.stream(side))
         return hidden
 
     def _described(self, join: Join, counts: dict[tuple[str, str], Row]) -> dict[str, Any]:

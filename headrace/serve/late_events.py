@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from headrace.ops.load import LoadedApp
+from headrace.serve.access import Access, Caller
 from headrace.serve.database import Database
 from headrace.serve.parameters import Page
 from headrace.serve.shared import Shared
@@ -33,11 +34,15 @@ _DELAYS = """
 
 
 class LateEvents:
-    def __init__(self, loaded: LoadedApp, database: Database) -> None:
-        self._loaded, self._database = loaded, database
+    def __init__(self, loaded: LoadedApp, database: Database, access: Access) -> None:
+        self._loaded, self._database, self._access = loaded, database, access
+        app = loaded.app
+        self._sources = {declared.name: declared.of for declared in app.metrics.values()}
+        self._sources |= {declared.name: declared.of for declared in app.all_sessions.values()}
         self._shared: Shared[list[dict[str, Any]]] = Shared(seconds=5.0)
 
-    async def page(self, metrics: list[str], page: Page) -> dict[str, Any]:
+    async def page(self, caller: Caller, metrics: list[str], page: Page) -> dict[str, Any]:
+        """Of metrics or sessions that the caller may see."""
         after = page.after([datetime, str, datetime, int, int])
         keys = ("seen_at", "metric", "window_end", "partition", "offset")
         place = dict(zip(keys, after or ["infinity", "", "infinity", 0, 0], strict=True))
@@ -45,10 +50,10 @@ class LateEvents:
             _PAGE, {**place, "app": self._loaded.name, "metrics": metrics, "limit": page.limit + 1}
         )
         found, following = page.cut(found, keys)
-        app = self._loaded.app
-        sources = {m.name: m.of for m in app.metrics.values()}
-        sources |= {s.name: s.of for s in app.all_sessions.values()}
-        items = [{"source": sources[row["metric"]], **row} for row in found]
+        for row in found:
+            if not self._access.sees_ids(caller, self._sources[row["metric"]]):
+                row["event_id"] = None
+        items = [{"source": self._sources[row["metric"]], **row} for row in found]
         return {"items": items, "next": following}
 
     async def delays(self, metrics: list[str], since: datetime, until: datetime) -> list[dict[str, Any]]:

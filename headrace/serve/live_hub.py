@@ -58,6 +58,12 @@ class Hub:
             alerts_of(name): AlertFeed(loaded.name, name, source, database)
             for name, source in raising.items()
         }
+        self.feeds |= {
+            alerts_of(pattern.name, ids=False): AlertFeed(
+                loaded.name, pattern.name, pattern.of, database, ids=False
+            )
+            for pattern in loaded.app.patterns.values()
+        }
         self._positions: dict[str, Position] = {}
         self._clients: set[Client] = set()
         self._changed: set[str] = set()

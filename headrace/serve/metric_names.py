@@ -35,6 +35,10 @@ NAMES = (
         "age of the next unread record, read from the log; 0 when nothing is unread",
     ),
     MetricName("headrace_up", "gauge", ("app", "part"), "1 if the log, the store or the engine answers"),
+    MetricName(
+        *("headrace_serve_info", "gauge", ("app", "url")),
+        "always 1; where the dashboard and the runbooks are, as whoever asks for /metrics reaches them",
+    ),
     MetricName("headrace_query_up", "gauge", _SOURCE, "1 while the query of a source runs"),
     MetricName("headrace_records_received_total", "counter", _SOURCE, "records read from the raw topic"),
     MetricName("headrace_records_total", "counter", (*_SOURCE, "fate"), "records by fate"),

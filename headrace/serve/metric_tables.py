@@ -74,7 +74,7 @@ class MetricTable:
 
     def values(self, kept: Mapping[str, Any]) -> dict[str, Any]:
         """The values of a revision, which are kept as JSON, in the types of their columns."""
-        return {name: _typed(kept.get(name), self.types[name]) for name in self.types}
+        return {name: typed(kept.get(name), self.types[name]) for name in self.types}
 
 
 class MetricTables:
@@ -89,8 +89,7 @@ class MetricTables:
         if known and known[0] > time.monotonic() and known[1].metric is metric:
             return known[1]
         name = sql.Identifier(self._app, metric.name)
-        found = await self._database.rows(_COLUMNS, (name.as_string(),))
-        types = {row["name"]: row["type"] for row in found}
+        types = await column_types(self._database, name)
         table = MetricTable(metric, name, {n: types[n] for n in metric.visible if n in types})
         # A table that is not there yet may be made at any moment.
         self._known[metric.name] = (time.monotonic() + (FRESH_SECONDS if table.exists else 1.0), table)
@@ -98,6 +97,12 @@ class MetricTables:
 
     def forget(self, metric: Metric) -> None:
         self._known.pop(metric.name, None)
+
+
+async def column_types(database: Database, table: sql.Identifier) -> dict[str, str]:
+    """As Postgres names them; empty without a table."""
+    found = await database.rows(_COLUMNS, (table.as_string(),))
+    return {row["name"]: row["type"] for row in found}
 
 
 def grouping_names(metric: Metric) -> list[str]:
@@ -109,7 +114,8 @@ def labels_of(dimensions: Iterable[str], row: Row) -> list[str]:
     return [row[name] for name in dimensions]
 
 
-def _typed(value: Any, type_: str) -> Any:
+def typed(value: Any, type_: str) -> Any:
+    """A value that was kept as JSON, as a column of that type has it."""
     if value is None:
         return None
     if type_ == "numeric":

@@ -14,6 +14,10 @@ Next = Annotated[
     str | None, Field(description="The cursor of the next page; null at the end.", examples=[None])
 ]
 Count = Annotated[int, Field(ge=0, examples=[12])]
+Time = Annotated[datetime, Field(examples=["2026-03-01T09:00:00Z"])]
+Seconds = Annotated[float, Field(examples=[12.5])]
+SourceName = Annotated[str, Field(examples=["clickstream"])]
+NONE = Field(None, examples=[None])  # the `next` of lists that have one page
 
 
 class Shape(BaseModel):
@@ -81,7 +85,7 @@ class Metric(Shape):
     name: str = Field(examples=["revenue_10m"])
     source: str = Field(examples=["clickstream"])
     window: str = Field(examples=["tumbling 10 minutes"])
-    time: Literal["event", "ingestion"]
+    time: Literal["event", "ingestion"] = Field(examples=["event"])
     groupings: list[list[str]] = Field(examples=[[[], ["region"]]])
     dimensions: list[str] = Field(examples=[["region"]])
     measures: dict[str, Measure]
@@ -89,8 +93,8 @@ class Metric(Shape):
     preliminary_after: str = Field(examples=["0 seconds"])
     final_after: str = Field(examples=["5 minutes"])
     retain: str = Field(examples=["7 days"])
-    watermark: datetime | None
-    updated_at: datetime | None
+    watermark: Time | None
+    updated_at: Time | None
     slo_seconds: float | None = Field(description="How fresh it should be.", examples=[30])
     rows: Count = Field(description="An estimate above 10,000.")
     late_events: Count = Field(description="Of the last 24 hours, counted up to 10,000.")
@@ -98,22 +102,27 @@ class Metric(Shape):
 
 class Metrics(Shape):
     items: list[Metric]
-    next: None = None
+    next: None = NONE
 
 
 class LateEvent(Shape):
-    source: str
-    metric: str
-    event_id: str = Field(examples=["01J8ZQ6T5N8Q6R3W2K7F4M1XAB"])
+    source: SourceName
+    metric: str = Field(examples=["conversion_1m"])
+    event_id: str | None = Field(
+        description="null if it is classified and the caller has no role for it.",
+        examples=["01J8ZQ6T5N8Q6R3W2K7F4M1XAB"],
+    )
     partition: Count
     offset: Count
-    event_time: datetime
-    window_start: datetime
-    window_end: datetime
-    clock: datetime = Field(description="Of its partition, just before it.")
-    late_by_seconds: float = Field(examples=[12.5])
-    reason: Literal["late", "idle_wake"]
-    seen_at: datetime
+    event_time: datetime = Field(examples=["2026-03-01T09:00:41.250Z"])
+    window_start: Time
+    window_end: datetime = Field(examples=["2026-03-01T09:01:00Z"])
+    clock: datetime = Field(
+        description="Of its partition, just before it.", examples=["2026-03-01T09:03:12.500Z"]
+    )
+    late_by_seconds: Seconds
+    reason: Literal["late", "idle_wake"] = Field(examples=["late"])
+    seen_at: datetime = Field(examples=["2026-03-01T09:03:13.020Z"])
 
 
 class LateEvents(Shape):
@@ -122,12 +131,19 @@ class LateEvents(Shape):
 
 
 class Delay(Shape):
-    from_seconds: float | None
-    to_seconds: float | None
+    from_seconds: float | None = Field(examples=[5])
+    to_seconds: float | None = Field(examples=[15])
     count: Count
 
 
-class Delays(Shape):
+class Span(Shape):
+    """The time that was looked at; what is left out of the question is chosen."""
+
+    begin: Time = Field(alias="from")
+    end: datetime = Field(alias="to", examples=["2026-03-02T09:00:00Z"])
+
+
+class Delays(Span):
     items: list[Delay]
 
 

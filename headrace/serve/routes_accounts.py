@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import Response
 
 from headrace.contracts.model import Contract
@@ -19,6 +19,15 @@ from headrace.serve.routes_metrics import Paged, Served
 from headrace.serve.serving import Serving
 
 router = APIRouter(prefix="/api/v1", dependencies=[Depends(only_declared)])
+Name = Annotated[str, Path(description="A source.", examples=["clickstream"])]
+Since = Annotated[
+    str | None,
+    Query(alias="from", description="Committed at this time or later.", examples=["2026-03-01T09:00:00Z"]),
+]
+Until = Annotated[
+    str | None,
+    Query(alias="to", description="Committed before this time.", examples=["2026-03-01T10:00:00Z"]),
+]
 OfSource = Annotated[str | None, Query(description="Only this source.", examples=["clickstream"])]
 
 
@@ -35,8 +44,8 @@ async def ledger(
     serving: Served,
     page: Paged,
     source: OfSource = None,
-    since: Annotated[str | None, Query(alias="from", description="Committed at this time or later.")] = None,
-    until: Annotated[str | None, Query(alias="to", description="Committed before this time.")] = None,
+    since: Since = None,
+    until: Until = None,
 ) -> Response:
     """For each batch and partition: received = accepted + rejected + late + duplicate."""
     streams = _asked(serving, source)
@@ -75,10 +84,10 @@ async def sources(request: Request, _caller: Asking, serving: Served) -> Respons
     "/sources/{name}/contract",
     tags=["catalogue"],
     summary="A stream's contract",
-    response_model=dict[str, Any],
+    response_model=pipeline_models.ContractDocument,
     responses=models.problems(404),
 )
-async def contract(request: Request, name: str, caller: Asking, serving: Served) -> Response:
+async def contract(request: Request, name: Name, caller: Asking, serving: Served) -> Response:
     """The ODCS file as JSON. Examples are left out where the caller may not see the stream's values."""
     found = _contract(serving, name)
     sees = serving.access.sees_fields(caller, name)
@@ -89,10 +98,10 @@ async def contract(request: Request, name: str, caller: Asking, serving: Served)
     "/sources/{name}/schema",
     tags=["catalogue"],
     summary="JSON Schema of a stream's events",
-    response_model=dict[str, Any],
+    response_model=pipeline_models.EventSchema,
     responses=models.problems(404),
 )
-async def schema(request: Request, name: str, caller: Asking, serving: Served) -> Response:
+async def schema(request: Request, name: Name, caller: Asking, serving: Served) -> Response:
     """For producers, to check events before they send them."""
     found = _contract(serving, name)
     sees = serving.access.sees_fields(caller, name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import Response
 
 from headrace.errors import known_names
@@ -26,6 +26,7 @@ From = Annotated[
 To = Annotated[
     str | None, Query(alias="to", description="Event time, exclusive.", examples=["2026-03-01T10:00:00Z"])
 ]
+Name = Annotated[str, Path(description="A join.", examples=["order_paid"])]
 Key = Annotated[str | None, Query(max_length=500, description="Only of this key.", examples=["o-883201"])]
 
 
@@ -43,7 +44,7 @@ async def joins(request: Request, caller: Asking, serving: Served) -> Response:
 )
 async def matches(
     request: Request,
-    name: str,
+    name: Name,
     caller: Asking,
     serving: Served,
     page: Paged,
@@ -65,7 +66,7 @@ async def matches(
 )
 async def unmatched(
     request: Request,
-    name: str,
+    name: Name,
     caller: Asking,
     serving: Served,
     page: Paged,

@@ -33,6 +33,7 @@ HEADERS = [
     (b"connection", b"close"),
 ]
 
+LAST_ID = "eyJjb252ZXJzaW9uXzFtIjpbMTc3MjM1NTYwMDAwMDAwMCwxNzcyMzU1NTQwMDAwMDAwXX0"
 STREAM = {
     "type": "string",
     "example": 'id: eyJj…\nevent: row\ndata: {"metric": "conversion_1m", "state": "open", …}\n\n',
@@ -70,9 +71,17 @@ async def live(
         str, Query(description="`metrics`, `pipeline`, `alerts`, with commas.", examples=["metrics"])
     ] = "metrics",
     cursor: Annotated[
-        str | None, Query(max_length=8000, description="As `Last-Event-ID`, for clients without headers.")
+        str | None,
+        Query(
+            max_length=8000,
+            description="As `Last-Event-ID`, for clients without headers.",
+            examples=[LAST_ID],
+        ),
     ] = None,
-    last_event_id: Annotated[str | None, Header(max_length=8000)] = None,
+    last_event_id: Annotated[
+        str | None,
+        Header(max_length=8000, description="The last `id` that came, to go on there.", examples=[LAST_ID]),
+    ] = None,
 ) -> Response:
     """Server-sent events: `ready`, `row`, `pipeline`, `alert`, `skipped`, `reset` and, every 15 s, `ping`.
 
@@ -88,8 +97,8 @@ async def live(
     feeds = [metric_key(name, grouping) for name, grouping in followed] if "metrics" in asked else []
     if "alerts" in asked:
         patterns = serving.access.visible_patterns(caller) if metrics is None else []
-        raising = dict.fromkeys([*(name for name, _ in followed), *(pattern.name for pattern in patterns)])
-        feeds += [alerts_of(name) for name in raising]
+        feeds += dict.fromkeys(alerts_of(name) for name, _ in followed)
+        feeds += [alerts_of(p.name, ids=serving.access.sees_ids(caller, p.of)) for p in patterns]
     client = await serving.hub.join(feeds, pipeline="pipeline" in asked)
     return EventStream(serving, client, last_event_id or cursor)
 

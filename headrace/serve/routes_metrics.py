@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import Response
 
 from headrace.errors import known_names
@@ -25,6 +25,7 @@ SECOND = timedelta(microseconds=1)
 router = APIRouter(prefix="/api/v1/metrics", tags=["metrics"])
 Served = Annotated[Serving, Depends(serving_of)]
 Paged = Annotated[Page, Depends(page_of)]
+Name = Annotated[str, Path(description="A metric.", examples=["conversion_1m"])]
 From = Annotated[
     str | None,
     Query(
@@ -73,7 +74,7 @@ async def metrics(request: Request, caller: Asking, serving: Served) -> Response
 )
 async def rows(
     request: Request,
-    name: str,
+    name: Name,
     caller: Asking,
     serving: Served,
     page: Paged,
@@ -89,7 +90,12 @@ async def rows(
         ),
     ] = None,
     order: Annotated[
-        str, Query(pattern="^-?window_start$", description="`-` puts the newest windows first.")
+        str,
+        Query(
+            pattern="^-?window_start$",
+            description="`-` puts the newest windows first.",
+            examples=["-window_start"],
+        ),
     ] = "-window_start",
 ) -> Response:
     """Rows by window. A dimension's name is a parameter too: `region=almaty`."""
@@ -112,7 +118,7 @@ async def rows(
 )
 async def latest(
     request: Request,
-    name: str,
+    name: Name,
     caller: Asking,
     serving: Served,
     page: Paged,
@@ -146,7 +152,7 @@ async def latest(
 )
 async def revisions(
     request: Request,
-    name: str,
+    name: Name,
     caller: Asking,
     serving: Served,
     page: Paged,

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Request
 from starlette.responses import Response
 
 from headrace.panels import ShownPanel
+from headrace.serve import models, pipeline_models
 from headrace.serve.access import Asking
 from headrace.serve.answers import answer
 from headrace.serve.parameters import only_declared
@@ -16,7 +17,13 @@ from headrace.serve.routes_metrics import Served
 router = APIRouter(prefix="/api/v1", tags=["dashboard"])
 
 
-@router.get("/panels", dependencies=[Depends(only_declared)], summary="What the dashboard shows")
+@router.get(
+    "/panels",
+    dependencies=[Depends(only_declared)],
+    summary="What the dashboard shows",
+    response_model=pipeline_models.Panels,
+    responses=models.problems(),
+)
 async def panels(request: Request, caller: Asking, serving: Served) -> Response:
     """The panels of the metrics that the caller may see, in the order of their declaration."""
     visible = {metric.name for metric in serving.access.visible_metrics(caller)}

@@ -17,7 +17,9 @@ from headrace.serve.parameters import only_declared
 from headrace.serve.routes_metrics import Served
 from headrace.serve.serving import Serving
 
-Probe = Annotated[bool, Query(description="`false` answers 200 whatever the status is, to show it.")]
+Probe = Annotated[
+    bool, Query(description="`false` answers 200 whatever the status is, to show it.", examples=[True])
+]
 
 router = APIRouter(prefix="/api/v1", tags=["pipeline"])
 

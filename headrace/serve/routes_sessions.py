@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from starlette.responses import Response
 
 from headrace.errors import known_names
@@ -18,6 +18,7 @@ from headrace.serve.serving import Serving
 from headrace.sessions import Sessions
 
 router = APIRouter(prefix="/api/v1/sessions", tags=["sessions"], dependencies=[Depends(only_declared)])
+Name = Annotated[str, Path(description="A declaration of sessions.", examples=["visits"])]
 Key = Annotated[
     str | None, Query(max_length=1000, description="Only sessions of this key.", examples=["c-104233"])
 ]
@@ -43,7 +44,7 @@ async def sessions(request: Request, caller: Asking, serving: Served) -> Respons
 )
 async def rows(
     request: Request,
-    name: str,
+    name: Name,
     caller: Asking,
     serving: Served,
     page: Paged,
@@ -61,7 +62,7 @@ async def rows(
     response_model=session_models.SessionSummary,
     responses=models.problems(403, 404),
 )
-async def summary(request: Request, name: str, caller: Asking, serving: Served) -> Response:
+async def summary(request: Request, name: Name, caller: Asking, serving: Served) -> Response:
     """How many run, how long they are and what they led to; in all, and by a text with few values."""
     declared = visible_sessions(serving, caller, name)
     measured = serving.sessions.measured(declared)
@@ -74,10 +75,10 @@ async def summary(request: Request, name: str, caller: Asking, serving: Served) 
     response_model=models.LateEvents,
     responses=models.problems(403, 404),
 )
-async def late_events(request: Request, name: str, caller: Asking, serving: Served, page: Paged) -> Response:
+async def late_events(request: Request, name: Name, caller: Asking, serving: Served, page: Paged) -> Response:
     """Newest first. The window is the session that the event would have opened."""
     declared = visible_sessions(serving, caller, name)
-    return answer(request, await serving.late_events.page([declared.name], page))
+    return answer(request, await serving.late_events.page(caller, [declared.name], page))
 
 
 def visible_sessions(serving: Serving, caller: Caller, name: str) -> Sessions:

@@ -21,9 +21,15 @@ from headrace.signals import ALLOW, Signals
 USUAL_SPAN = timedelta(hours=24)
 
 router = APIRouter(prefix="/api/v1", tags=["signals"], dependencies=[Depends(only_declared)])
-Since = Annotated[str | None, Query(alias="from", description="Events of this time or later.")]
-Until = Annotated[str | None, Query(alias="to", description="Events before this time.")]
-Name = Annotated[str, Path(max_length=80)]
+Since = Annotated[
+    str | None,
+    Query(alias="from", description="Events of this time or later.", examples=["2026-03-01T09:00:00Z"]),
+]
+Until = Annotated[
+    str | None, Query(alias="to", description="Events before this time.", examples=["2026-03-01T10:00:00Z"])
+]
+Name = Annotated[str, Path(max_length=80, description="A set of signals.", examples=["fraud"])]
+EventId = Annotated[str, Path(max_length=1000, examples=["01J8ZQ7A0C4D9TZV5E2H8N6RKP"])]
 
 
 @router.get(
@@ -51,7 +57,9 @@ async def signals(
     caller: Asking,
     serving: Served,
     page: Paged,
-    key: Annotated[str | None, Query(max_length=200, description="Only events of this key.")] = None,
+    key: Annotated[
+        str | None, Query(max_length=200, description="Only events of this key.", examples=["9c1e"])
+    ] = None,
     decision: Annotated[
         str | None, Query(max_length=80, description="Only with this decision.", examples=["block"])
     ] = None,
@@ -83,7 +91,7 @@ async def signals(
 async def signal(
     request: Request,
     name: Name,
-    event_id: Annotated[str, Path(max_length=1000)],
+    event_id: EventId,
     caller: Asking,
     serving: Served,
 ) -> Response:

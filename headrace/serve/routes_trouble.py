@@ -17,17 +17,28 @@ from headrace.serve.answers import answer
 from headrace.serve.dead_letter_shape import reasons_of, shown
 from headrace.serve.parameters import Page, only_declared, parse_time
 from headrace.serve.problems import Problem, wrong
-from headrace.serve.routes_metrics import Paged, Served, visible_metric
+from headrace.serve.routes_metrics import Name, Paged, Served, visible_metric
 from headrace.serve.serving import Serving
 
 USUAL_SPAN = timedelta(hours=24)
 
 router = APIRouter(prefix="/api/v1", tags=["trouble"], dependencies=[Depends(only_declared)])
-Since = Annotated[str | None, Query(alias="from", description="A time; 24 hours before `to` if left out.")]
-Until = Annotated[str | None, Query(alias="to", description="A time, exclusive; now if left out.")]
+Since = Annotated[
+    str | None,
+    Query(
+        alias="from",
+        description="A time; 24 hours before `to` if left out.",
+        examples=["2026-03-01T09:00:00Z"],
+    ),
+]
+Until = Annotated[
+    str | None,
+    Query(alias="to", description="A time, exclusive; now if left out.", examples=["2026-03-02T09:00:00Z"]),
+]
 OfMetric = Annotated[str | None, Query(description="Only this metric.", examples=["conversion_1m"])]
 OfSource = Annotated[str | None, Query(description="Only this source.", examples=["clickstream"])]
-Number = Annotated[int, Path(ge=0, lt=2**63)]
+Number = Annotated[int, Path(ge=0, lt=2**63, examples=[0])]
+Source = Annotated[str, Path(examples=["clickstream"])]
 
 
 @router.get(
@@ -46,7 +57,7 @@ async def late_events(
 ) -> Response:
     """Newest first: which window, how late, by which clock."""
     metrics = [m.name for m in _metrics(serving, caller, metric, source)]
-    return answer(request, await serving.late_events.page(metrics, page))
+    return answer(request, await serving.late_events.page(caller, metrics, page))
 
 
 @router.get(
@@ -56,10 +67,10 @@ async def late_events(
     responses=models.problems(403, 404),
 )
 async def late_events_of_metric(
-    request: Request, name: str, caller: Asking, serving: Served, page: Paged
+    request: Request, name: Name, caller: Asking, serving: Served, page: Paged
 ) -> Response:
     metric = visible_metric(serving, caller, name)
-    return answer(request, await serving.late_events.page([metric.name], page))
+    return answer(request, await serving.late_events.page(caller, [metric.name], page))
 
 
 @router.get(
@@ -105,7 +116,8 @@ async def dead_letters(
     A page may be short, or empty, and have a `next`: go on until it is null.
     """
     streams = _streams(serving, caller, source)
-    scan = await serving.dead_letters.newest(streams, _below(serving, streams, page))
+    wanted = page.limit if reason is None else None
+    scan = await serving.dead_letters.newest(streams, _below(serving, streams, page), wanted)
     items: list[dict[str, Any]] = []
     taken = 0
     for record in scan.records:
@@ -134,7 +146,8 @@ async def histogram(
     caller: Asking,
     serving: Served,
     by: Annotated[
-        Literal["reason", "producer", "contract_version"], Query(description="What to count by.")
+        Literal["reason", "producer", "contract_version"],
+        Query(description="What to count by.", examples=["reason"]),
     ] = "reason",
     source: OfSource = None,
     since: Since = None,
@@ -163,7 +176,7 @@ async def histogram(
     responses=models.problems(403, 404),
 )
 async def dead_letter(
-    request: Request, source: str, partition: Number, offset: Number, caller: Asking, serving: Served
+    request: Request, source: Source, partition: Number, offset: Number, caller: Asking, serving: Served
 ) -> Response:
     """By its place in the invalid topic."""
     [stream] = _streams(serving, caller, source, missing=404)
@@ -189,12 +202,16 @@ async def alerts(
     state: Annotated[
         Literal["open", "resolved"] | None, Query(description="Only in this state.", examples=["open"])
     ] = None,
-    alert: Annotated[str | None, Query(max_length=200, description="Only of this name.")] = None,
+    alert: Annotated[
+        str | None, Query(max_length=200, description="Only of this name.", examples=["low_conversion"])
+    ] = None,
 ) -> Response:
     """What the app's declared thresholds and patterns have found; of a pattern, `metric` is its own name."""
+    patterns = serving.access.visible_patterns(caller)
     names = [metric.name for metric in serving.access.visible_metrics(caller)]
-    names += [pattern.name for pattern in serving.access.visible_patterns(caller)]
-    return answer(request, await serving.alerts.page(names, state, alert, page))
+    names += [pattern.name for pattern in patterns]
+    unnamed = {pattern.name for pattern in patterns if not serving.access.sees_ids(caller, pattern.of)}
+    return answer(request, await serving.alerts.page(names, state, alert, page, unnamed))
 
 
 def _metrics(serving: Serving, caller: Caller, metric: str | None, source: str | None) -> list[Metric]:

@@ -78,7 +78,7 @@ def make_serving(loaded: LoadedApp, connections: Connections, tokens: Tokens | N
         MetricVersions(database, tables, loaded.name),
         SessionRows(loaded, database, tables),
         SessionSummaries(loaded, database, tables),
-        LateEvents(loaded, database),
+        LateEvents(loaded, database, access),
         DeadLetters(loaded, connections, database),
         LedgerPages(loaded, database),
         Audits(loaded, connections),

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from headrace.serve.models import Count, Next, Shape, State
+from headrace.serve.models import NONE, Count, Next, Shape, SourceName, State, Time
 
 
 class Session(Shape):
@@ -25,8 +25,8 @@ class Session(Shape):
         description="Measures and derived columns; decimals are text.",
         examples=[{"pages": 7, "entry_page": "/", "converted": True, "revenue": "435773.43"}],
     )
-    watermark: datetime | None
-    updated_at: datetime
+    watermark: Time | None
+    updated_at: Time
 
 
 class SessionRows(Shape):
@@ -68,16 +68,20 @@ class SessionGroup(SomeSessions):
 
 class SessionSummary(SomeSessions):
     name: str = Field(examples=["visits"])
-    source: str
-    watermark: datetime | None
-    since: datetime | None
+    source: SourceName
+    watermark: Time | None
+    since: datetime | None = Field(examples=["2026-03-01T08:00:00Z"])
     open: int = Field(description="All that may still be running.", examples=[2144])
-    final_total: int = Field(description="Sessions that have become final, since the beginning.")
-    late_total: int = Field(description="Events that came too late for any, since the beginning.")
+    final_total: int = Field(
+        description="Sessions that have become final, since the beginning.", examples=[48210]
+    )
+    late_total: int = Field(
+        description="Events that came too late for any, since the beginning.", examples=[3]
+    )
     by: str | None = Field(description="A text whose values the contract lists.", examples=["region"])
     groups: list[SessionGroup]
 
 
 class AllSessions(Shape):
     items: list[DeclaredSessions]
-    next: None = None
+    next: None = NONE

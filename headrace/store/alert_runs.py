@@ -78,9 +78,8 @@ def _difference(row: tuple[Any, ...]) -> Difference:
 def _statement(app: str, rule: AlertRule, span: Span) -> sql.Composed:
     window = rule.metric.window
     pairs = [p for d in rule.dimensions for p in (sql.Literal(d), sql.Identifier(d))]
-    shown = [
-        p for name in ("events", *rule.metric.visible) for p in (sql.Literal(name), sql.Identifier(name))
-    ]
+    names = ("events", *rule.metric.visible)
+    shown = [p for n in names for p in (sql.Literal(n), sql.SQL(_VALUE).format(sql.Identifier(n)))]
     labels = [sql.SQL("dimensions ->> {}").format(sql.Literal(d)) for d in rule.dimensions]
     edge = None if span.lower is None else span.lower + window.hop_us
     return sql.SQL(_DIFFERENCES).format(
@@ -114,6 +113,8 @@ def _moment(micros: int | None) -> sql.Composed:
     return sql.SQL("{}::timestamptz").format(sql.Literal(to_time(micros)))
 
 
+# As in an answer of the API: a decimal is text, so that nobody who reads the document rounds it.
+_VALUE = "CASE WHEN pg_typeof({0}) = 'numeric'::regtype THEN to_jsonb({0}::text) ELSE to_jsonb({0}) END"
 # The start of an alert that reaches into the span joins the run that goes on from it through GROUP BY: the
 # planner knows nothing about the sizes here, and would join row by row.
 _DIFFERENCES = """

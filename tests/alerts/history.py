@@ -13,6 +13,7 @@ import psycopg
 from headrace import Alert, App, Metric, count
 from headrace.contracts import load_contract
 from headrace.gate.ledger import Batch, Entry, Outcome
+from headrace.measures import Measure
 from headrace.store.alert_accounts import KEEP, AlertAccounts
 from headrace.store.connection import Store
 from headrace.store.metric_fold import MetricFold
@@ -43,7 +44,16 @@ class Cell(NamedTuple):
 class History:
     """One app with one metric and its alerts on a real store; `feed` is one batch."""
 
-    def __init__(self, store_url: str, window: Window, *, app: str = "", **times: str) -> None:
+    def __init__(
+        self,
+        store_url: str,
+        window: Window,
+        *,
+        app: str = "",
+        sums: Mapping[str, Measure] | None = None,
+        **times: str,
+    ) -> None:
+        """`sums` are more measures, of decimals; each adds up to half more than the events that are bad."""
         self.name = app or f"alerts_{next(_numbers)}_{datetime.now(UTC):%H%M%S%f}"
         self.url = store_url
         self.app = App(self.name)
@@ -52,13 +62,13 @@ class History:
             of="sales",
             window=window,
             by=[[], ["region"]],
-            measures={"n": count(), "bad": count("kind = 'bad'")},
+            measures={"n": count(), "bad": count("kind = 'bad'"), **(sums or {})},
             derived={"rate": "bad / n"},
             **times,  # type: ignore[arg-type]
         )
         self.query = f"{self.name}.sales"
         self.store = Store(store_url, wait_seconds=10.0)
-        self._resolved = ResolvedMetric(self.metric, {}, ("kind", "region"))
+        self._resolved = ResolvedMetric(self.metric, dict.fromkeys(sums or {}, "decimal(12,2)"), ("kind",))
         self._batches = itertools.count()
 
     def alert(self, name: str = "failing", **more: Any) -> Alert:
@@ -86,7 +96,7 @@ class History:
                 sums[place] = (events + cell.events, bad + cell.bad)
         panes = Panes(self._resolved, accepted=sum(n for (_, by, _), (n, _) in sums.items() if not by))
         for (pane, grouping, labels), (events, bad) in sums.items():
-            items = [str(events), str(events), str(bad)]
+            items = [str(events), str(events), str(bad), *[f"{bad}.50"] * (len(self.metric.measures) - 2)]
             panes.rows.append(pane_rows(grouping, [(pane, 0, labels, items)]))
         entry = Entry(0, 0, 0, 0, 0, 0, 0, 0, {}, clock, clock)
         batch = Batch(self.query, next(self._batches), datetime.now(UTC), Outcome((entry,), 0, 0))

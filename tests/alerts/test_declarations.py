@@ -125,6 +125,9 @@ def test_a_message_shows_what_fits() -> None:
     known = {"region": "almaty", "rate": 0.256, "n": 1234, "bad": None, "newest": "x"}
     assert written_message(alert, known) == "almaty: 25.6% of 1,234, {ok} -     x"
     assert written_message(declared(message="{n:.0%}"), {"n": "many"}) == "many"
+    assert (
+        written_message(declared(message="{n:,.1f} {bad:d}"), {"n": "1234.50", "bad": "-7"}) == "1,234.5 -7"
+    )
     assert written_message(declared(when="n > '{'"), {}) == "failing: n > '{'"
 
 

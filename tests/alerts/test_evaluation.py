@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from headrace import tumbling
+from headrace import sum_of, tumbling
 from headrace.errors import AppError
 from headrace.views.batch import METRICS
 from tests.alerts.history import Cell, History, at
@@ -30,6 +30,19 @@ def good(minute: int, region: str = "tashkent", events: int = 10) -> Cell:
 def settle(minute: int) -> int:
     """The clock at which the window that ends at the minute is preliminary."""
     return at(minute + 0.2)
+
+
+def test_decimals_are_text_and_a_message_formats_them_as_numbers(store_url: str) -> None:
+    history = History(store_url, tumbling("1 minute"), sums={"lost": sum_of("price")})
+    history.alert(message="{lost} is {lost:,.1f}, {bad:d} of {n}")
+    history.start()
+    history.feed([bad(0, events=2000)], settle(1))
+    [alert], [event] = history.alerts(), history.events()
+    assert alert["values"] == {"events": 2000, "n": 2000, "bad": 2000, "lost": "2000.50", "rate": 1}
+    assert event["values"] == alert["values"]
+    assert alert["message"] == event["message"] == "2000.50 is 2,000.5, 2000 of 2000"
+    history.feed([good(1)], settle(2))
+    assert [e["values"]["lost"] for e in history.events()] == ["2000.50"] * 2
 
 
 def test_three_windows_in_a_row_open_it_and_the_first_good_one_resolves_it(history: History) -> None:

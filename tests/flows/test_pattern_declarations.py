@@ -147,6 +147,12 @@ def test_a_pattern_that_does_not_fit_its_contract(
     assert error.value.where.startswith(__file__)
 
 
+def test_a_decimal_is_shown_as_text(spark: SparkSession) -> None:
+    [rule] = resolve_patterns(spark, [declared(**SEQUENCE, show=["price", "items"])], load_contract(CONTRACT))
+    shown = rule.shown_of(("1", *["k"] * len(rule.pattern.key), "12.50", "3"))
+    assert shown == '{"price": "12.50", "items": 3}'
+
+
 def test_what_it_takes(spark: SparkSession) -> None:
     [rule] = resolve_patterns(spark, [declared(**SEQUENCE, show=["region"])], load_contract(CONTRACT))
     assert rule.fields == ("customer", "kind", "region", "price")

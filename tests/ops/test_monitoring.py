@@ -15,6 +15,7 @@ import yaml
 from headrace.ops.load import load_app
 from headrace.ops.monitoring_files import DASHBOARD, RULES, TESTS, monitoring_files
 from headrace.serve.metric_names import BY_NAME
+from headrace.serve.runbooks import pages
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = ROOT / "apps/turanmart/monitoring"
@@ -87,6 +88,26 @@ def test_the_dashboard_has_sound_panels() -> None:
     places = {(p["gridPos"]["x"], p["gridPos"]["y"]) for p in board["panels"]}
     assert len(places) == len(board["panels"])
     assert all(target["expr"] for panel in board["panels"] for target in panel["targets"])
+
+
+@needs_promtool
+@pytest.mark.parametrize(
+    ("base_url", "starts"), [("", "http://headrace.example:8080"), ("https://hr.org/x/", "")]
+)
+def test_every_alert_that_fires_links_to_a_runbook_that_is_served(
+    tmp_path: Path, base_url: str, starts: str
+) -> None:
+    """promtool fills in what Prometheus would: the proof of each rule has the link as people get it."""
+    for name, text in monitoring_files(load_app(ROOT / "apps/turanmart"), base_url).items():
+        (tmp_path / name).write_text(text)
+    done = promtool(tmp_path, "test", "rules", TESTS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    tests = yaml.safe_load((tmp_path / TESTS).read_text())["tests"]
+    links = {
+        e["exp_annotations"]["runbook_url"] for t in tests for e in t["alert_rule_test"][0]["exp_alerts"]
+    }
+    served = {f"{(starts or base_url).rstrip('/')}/runbooks/{page}" for page in pages()}
+    assert links and links <= served
 
 
 def test_the_command_writes_them_with_links(tmp_path: Path) -> None:

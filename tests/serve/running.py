@@ -98,7 +98,7 @@ class Follower:
 @contextmanager
 def following(address: str, seconds: float = 20.0, **parameters: Any) -> Iterator[Follower]:
     after = parameters.pop("after", "")
-    headers = {"Last-Event-ID": after} if after else {}
+    headers = parameters.pop("headers", {}) | ({"Last-Event-ID": after} if after else {})
     with (
         httpx.Client(timeout=seconds) as client,
         client.stream("GET", f"{address}/live", params=parameters, headers=headers) as response,

@@ -208,7 +208,9 @@ def visit(customer: int, at: datetime, events: int, region: str = "almaty") -> s
     return "\t".join(map(str, parts))
 
 
-def seed_visits(store_url: str, loaded: LoadedApp, lines: list[str], events: int, now: datetime) -> None:
+def seed_visits(
+    store_url: str, loaded: LoadedApp, lines: list[str], events: int, now: datetime, batch_id: int = 0
+) -> None:
     """The visits of TuranMart, merged by the store's own code in one batch."""
     visits = loaded.app.all_sessions["visits"]
     measured = ResolvedMetric(visits.measured, VISIT_TYPES, ())
@@ -221,7 +223,7 @@ def seed_visits(store_url: str, loaded: LoadedApp, lines: list[str], events: int
     part = Pieces(resolved, lines, [], events, 0, events)
     micros = to_micros(now)
     entry = Entry(0, 0, events, events, events, 0, 0, 0, {}, micros, micros)
-    batch = Batch(query, 0, now, Outcome((entry,), 0, 0))
+    batch = Batch(query, batch_id, now, Outcome((entry,), 0, 0))
     store.transact(lambda connection: accounts.record(connection, batch, {SESSIONS: [part]}))
 
 

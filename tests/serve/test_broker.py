@@ -14,6 +14,7 @@ import schemathesis
 
 from headrace.connections import Connections
 from headrace.local.services import Services
+from tests.serve.described import Document
 from tests.serve.desk import Rejects, desk_app
 from tests.serve.running import following, running_server
 from tests.serve.seed import Seed
@@ -113,6 +114,14 @@ def test_dead_letters_newest_first_in_pages(desk: Desk) -> None:
         "log_time": "2026-01-01T00:00:00Z",
     }
     assert record["at"] == "2026-01-01T00:00:04Z" and record["key"] == "secret-key" and not record["masked"]
+
+
+def test_pages_that_look_at_no_more_than_they_show_have_every_record_once(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.serve.dead_letters.MARKERS", 0)
+    found = pages(desk, "/dead-letters", source="desk_taps", limit=2)
+    assert len(found) == len({(r["partition"], r["offset"]) for r in found}) == 33
 
 
 def test_dead_letters_by_reason_and_of_all_sources(desk: Desk) -> None:
@@ -226,3 +235,11 @@ def test_the_pipeline_is_followed(desk: Desk) -> None:
 def test_no_request_makes_the_server_fail(desk: Desk, path: str) -> None:
     desk.seed.report()
     ask_everything(schemathesis.openapi.from_url(f"{desk.open}/openapi.json"), path, 15)
+
+
+def test_an_answer_has_nothing_that_is_not_described(desk: Desk) -> None:
+    desk.seed.report()
+    document = Document(httpx.get(f"{desk.open}/openapi.json").json())
+    for path in ("/dead-letters", "/dead-letters/histogram", "/audit", "/pipeline", "/health"):
+        answer = desk.get(path).json()
+        assert set(document.undescribed(document.answer(f"/api/v1{path}"), answer)) == set(), path

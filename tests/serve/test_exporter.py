@@ -230,7 +230,25 @@ def test_prometheus_own_linter_finds_nothing(books: Books) -> None:
 
 def test_a_store_that_is_away_is_said(books: Books) -> None:
     away = Connections(books.connections.bootstrap, {}, {}, "postgresql://nobody@127.0.0.1:1/none")
-    assert values(scrape(books, away)) == {"headrace_up{app=exported,part=store}": 0}
+    assert values(scrape(books, away)) == {
+        "headrace_up{app=exported,part=store}": 0,
+        "headrace_serve_info{app=exported,url=http://testserver}": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [("hr.example:8080", "http://hr.example:8080"), ("[::1]:80", "http://[::1]:80"), ('x"}\\{', None)],
+)
+def test_it_says_by_which_address_it_was_reached(books: Books, host: str, url: str | None) -> None:
+    view = PipelineView(books.loaded, books.connections, wait_seconds=1.0)
+    app = FastAPI()
+    app.include_router(metrics_router(view))
+    with TestClient(app) as client:
+        text = client.get("/metrics", headers={"Host": host}).text
+    view.close()
+    found = [name for name in values(text) if name.startswith("headrace_serve_info")]
+    assert found == ([f"headrace_serve_info{{app=exported,url={url}}}"] if url else [])
 
 
 def test_no_spark_is_loaded() -> None:

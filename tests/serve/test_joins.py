@@ -9,16 +9,14 @@ from hashlib import sha256
 import httpx
 import psycopg
 import pytest
-from psycopg import sql
 
 from headrace.ops.load import load_app
 from headrace.store.connection import Store
-from headrace.store.join_names import letter_table, result_table
+from tests.serve.flow_rows import make_join_tables
 from tests.serve.running import running_server
 from tests.serve.seed import TURANMART, connections_to
 
 START = datetime(2026, 3, 1, 9, tzinfo=UTC)
-OWN = "id text, key text, left_id text, right_id text, left_time timestamptz, right_time timestamptz,"
 TOKENS = {
     sha256(role.encode()).hexdigest(): frozenset([role]) for role in ("analyst", "finance-analyst", "*")
 }
@@ -30,19 +28,8 @@ def client(new_database: Callable[[], str]) -> Iterator[httpx.Client]:
     Store(url).prepare()
     loaded = load_app(TURANMART)
     with psycopg.connect(url) as connection:
-        connection.execute("CREATE SCHEMA turanmart")
-        columns = ", ".join(f"{c} text" for c in loaded.join("order_paid").columns)
-        connection.execute(
-            sql.SQL(
-                "CREATE TABLE {} ({} event_time timestamptz, matched_at timestamptz DEFAULT now(), {})"
-            ).format(result_table("turanmart", "order_paid"), sql.SQL(OWN), sql.SQL(columns))
-        )
-        connection.execute(
-            sql.SQL(
-                "CREATE TABLE {} ({} event_time timestamptz, reason text, side text, values jsonb,"
-                " at timestamptz DEFAULT now())"
-            ).format(letter_table("turanmart", "order_paid"), sql.SQL(OWN))
-        )
+        types = {"amount": "numeric", "method": "double precision"}
+        make_join_tables(connection, loaded, "order_paid", types)
         for n in range(5):
             at = START + timedelta(minutes=n)
             connection.execute(
@@ -55,7 +42,7 @@ def client(new_database: Callable[[], str]) -> Iterator[httpx.Client]:
                 " values) VALUES (%s, %s, %s, %s, %s, %s, %s)",
                 (
                     *(f"u{n}", f"x-{n}", f"l{n}", at, "no_payment" if n else "amount_differs"),
-                    *("left" if n else "pair", '{"amount": 9.50, "region": "almaty"}'),
+                    *("left" if n else "pair", '{"amount": 9.50, "method": 0.5}'),
                 ),
             )
         connection.execute(
@@ -101,7 +88,8 @@ def test_matches_newest_first_and_page_by_page(client: httpx.Client) -> None:
 def test_dead_letters_by_reason_and_side(client: httpx.Client) -> None:
     path = "/joins/order_paid/unmatched"
     assert [x["id"] for x in get(client, path, reason="amount_differs")["items"]] == ["u0"]
-    assert [x["id"] for x in get(client, path, side="left", key="x-2")["items"]] == ["u2"]
+    [letter] = get(client, path, side="left", key="x-2")["items"]
+    assert (letter["id"], letter["values"]) == ("u2", {"amount": "9.50", "method": 0.5})
     assert get(client, path, side="top", status=422)["parameter"] == "side"
     assert get(client, path, resaon="x", status=422)["hint"] == "did you mean 'reason'?"
 

@@ -38,6 +38,9 @@ LISTS = (
 )
 
 
+SIGNALS = ("/api/v1/signals/fraud", "/api/v1/signals/fraud/activity", "/api/v1/signals/fraud/comparison")
+
+
 @pytest.mark.parametrize(
     ("path", "status", "parameter", "hint"),
     [
@@ -99,11 +102,18 @@ def test_a_cursor_belongs_to_its_query(sample: Sample) -> None:
     sample.get("/api/v1/metrics/revenue_10m/rows", 422, cursor=cursor)
 
 
-@pytest.mark.parametrize("path", LISTS)
+@pytest.mark.parametrize("path", [*LISTS, *SIGNALS])
 def test_no_cursor_breaks_anything(sample: Sample, path: str) -> None:
+    client = sample.insider if path in SIGNALS else sample.client
     shapes: list[Any] = [[], {}, None, 7, "x", ["x"] * 4, [1, 2, 3, 4, 5, 6], [None] * 6, [{}] * 4, [[]] * 2]
     for shape in shapes:
-        assert sample.client.get(path, params={"cursor": encode_cursor(shape)}).status_code == 422
+        assert client.get(path, params={"cursor": encode_cursor(shape)}).status_code == 422
+
+
+def test_the_sample_has_rows_of_flows_for_those_who_ask(sample: Sample) -> None:
+    """Else nothing of a wrong request would reach the store."""
+    for path in (*LISTS[-3:], *SIGNALS):
+        assert sample.insider.get(path).json()["items"], path
 
 
 TEXTS = st.one_of(
@@ -114,25 +124,97 @@ TEXTS = st.one_of(
     st.datetimes().map(lambda t: t.isoformat()),
     st.sampled_from(["0001-01-01", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00+14:00", "2026-02-30"]),
 )
-NAMES = st.sampled_from(
-    [
-        *("from", "to", "state", "grouping", "as_of", "order", "limit", "cursor", "window_start", "region"),
-        *("metric", "source", "alert", "device_type", "product_id", "x"),
-    ]
-)
-
-
-@given(path=st.sampled_from(LISTS), asked=st.dictionaries(NAMES, TEXTS, max_size=4))
-@settings(
+DIMENSIONS = ("region", "device_type", "product_id")
+ALIKE = settings(
     max_examples=400,
     derandomize=True,
     deadline=None,
     database=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-def test_no_parameter_breaks_anything(sample: Sample, path: str, asked: dict[str, str]) -> None:
-    answer = sample.client.get(path, params=asked)
+
+
+def parameters_of(path: str) -> list[str]:
+    """Those that the OpenAPI document has for it, dimensions of metrics, and one that nobody knows."""
+    app = make_app(load_app(TURANMART), connections_to("postgresql://nowhere"))
+    parts = path.split("/")
+    [told] = [
+        methods["get"]
+        for known, methods in app.openapi()["paths"].items()
+        if len(known.split("/")) == len(parts)
+        and all(k == p or k.startswith("{") for k, p in zip(known.split("/"), parts, strict=True))
+        and (("{" in known) == (path not in app.openapi()["paths"]))
+    ]
+    given = [each["name"] for each in told.get("parameters", []) if each["in"] == "query"]
+    return [*given, *(DIMENSIONS if "/metrics/" in path else ()), "x"]
+
+
+ASKED = {path: parameters_of(path) for path in (*LISTS, *SIGNALS)}
+REQUESTS = st.sampled_from(sorted(ASKED)).flatmap(
+    lambda path: st.tuples(st.just(path), st.dictionaries(st.sampled_from(ASKED[path]), TEXTS, max_size=4))
+)
+
+
+@given(request=REQUESTS)
+@ALIKE
+def test_no_parameter_breaks_anything(sample: Sample, request: tuple[str, dict[str, str]]) -> None:
+    path, asked = request
+    client = sample.insider if path in SIGNALS else sample.client
+    answer = client.get(path, params=asked)
     assert answer.status_code in (200, 422), (path, asked, answer.text)
+    if answer.status_code == 422:
+        assert answer.headers["content-type"] == "application/problem+json" and answer.json()["detail"]
+
+
+FOLLOWED = st.one_of(
+    TEXTS,
+    st.lists(
+        st.sampled_from(
+            ["conversion_1m", "conversion_1m:region", "visitors_5m:all", "x", ":", "conversion_1m:", ""]
+        ),
+        max_size=3,
+    ).map(",".join),
+)
+TOPICS = st.one_of(TEXTS, st.lists(st.sampled_from(["metrics", "pipeline", "alerts", "x"])).map(",".join))
+KEYS = st.sampled_from(["conversion_1m", "alerts of conversion_1m", "x"])
+INTEGERS = st.integers(-(2**63), 2**63 - 1)
+SHAPES = st.one_of(
+    st.dictionaries(KEYS, st.lists(INTEGERS, min_size=2, max_size=2), max_size=2),
+    st.recursive(
+        st.one_of(st.none(), INTEGERS, st.text(max_size=5)),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=2),
+    ),
+)
+
+
+@given(
+    asked=st.fixed_dictionaries(
+        {},
+        optional={
+            "metrics": FOLLOWED,
+            "topics": TOPICS,
+            "cursor": st.one_of(TEXTS, SHAPES.map(encode_cursor)),
+            "x": TEXTS,
+        },
+    ),
+    after=st.one_of(st.none(), SHAPES.map(encode_cursor)),
+)
+@ALIKE
+def test_no_parameter_breaks_live(sample: Sample, asked: dict[str, str], after: str | None) -> None:
+    """Either the stream begins, or a problem says why not."""
+    headers = {"Last-Event-ID": after} if after is not None else {}
+    with sample.client.stream("GET", "/live", params=asked, headers=headers) as answer:
+        kind = answer.headers["content-type"].partition(";")[0]
+        if answer.status_code == 200:
+            first = next(line for line in answer.iter_lines() if line.startswith("event: "))
+            assert (kind, first.removeprefix("event: ") in ("ready", "reset", "row", "skipped")) == (
+                "text/event-stream",
+                True,
+            )
+        else:
+            answer.read()
+            assert (kind, answer.status_code in (404, 422)) == ("application/problem+json", True), asked
+            assert answer.json()["detail"]
 
 
 @pytest.mark.parametrize("stamp", ["0001-01-01", "9999-12-31T23:59:59.999999Z"])
