@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from headrace import App, Metric, count, distinct, quantiles, sliding, sum_of, top, tumbling
+from headrace import App, Metric, count, distinct, quantiles, running, sliding, sum_of, top, tumbling
 from headrace.contracts import load_contract
 from headrace.errors import AppError, HeadraceError, UsageError
 from headrace.local.services import Services
@@ -33,6 +33,9 @@ def declared(name: str = "sales_1m", **more: Any) -> Metric:
     [
         (lambda: sliding("10 minutes", every="3 minutes"), "not a multiple of its hop of 3 minutes"),
         (lambda: tumbling("0 seconds"), "a window needs a length"),
+        (lambda: running(reset="1 day", trigger="0 seconds"), "a trigger needs a length"),
+        (lambda: running(reset="1 day", trigger="7 hours"), "not a multiple of its trigger of 7 hours"),
+        (lambda: running(reset="1 day", trigger="often"), "'often' is not a duration"),
         (lambda: tumbling("1 minute", time="wall"), "time must be 'event' or 'ingestion'"),  # type: ignore[arg-type]
         (lambda: quantiles("price", (1.5,)), "ranks of quantiles lie between 0 and 1"),
         (lambda: top("region", 5, limit=3), "top 5 of at most 3 values"),
