@@ -10,6 +10,7 @@ from headrace.contracts.durations import format_duration, parse_duration
 from headrace.errors import UsageError
 
 MICROSECOND = timedelta(microseconds=1)
+MOST_WINDOWS = 10_000  # of one event
 Time = Literal["event", "ingestion"]
 
 
@@ -55,6 +56,10 @@ def sliding(size: str, *, every: str, time: Time = "event") -> Window:
         raise UsageError(
             f"a window of {format_duration(length)} is not a multiple of its hop of {format_duration(hop)}",
             hint="choose an `every` that divides the size, like 15 minutes every 1 minute",
+        )
+    if length // hop > MOST_WINDOWS:
+        raise UsageError(
+            f"every event would be in {length // hop:,} windows", hint=f"{MOST_WINDOWS:,} are allowed"
         )
     return Window(length, hop, "sliding", _known(time))
 

@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 
 from headrace.contracts.durations import format_duration
 from headrace.errors import AppError
-from headrace.metrics import Metric
+from headrace.metrics import GROWING, Metric
 from headrace.store.connection import Connection
 from headrace.views.resolve import ResolvedMetric, packed_columns
 
@@ -70,7 +70,7 @@ def table_name(app: str, metric: Metric) -> sql.Identifier:
 
 def growing_name(app: str, metric: Metric) -> sql.Identifier:
     """Where the rows of a running window with a trigger grow until they are shown."""
-    return sql.Identifier(app, f"{metric.name}__growing")
+    return sql.Identifier(app, metric.name + GROWING)
 
 
 def define(connection: Connection, app: str, resolved: ResolvedMetric) -> None:

@@ -140,7 +140,9 @@ def assert_plain_spark_agrees(spark: SparkSession, events: list[Event], stream: 
     )
     rows = (
         frame.groupBy(F.window(F.timestamp_seconds("at"), "1 minute"))
-        .agg(F.count("*"), F.count_if(F.expr("kind = 'sale'")), F.min("price"), F.max("price"), F.avg("price"))
+        .agg(
+            F.count("*"), F.count_if(F.expr("kind = 'sale'")), F.min("price"), F.max("price"), F.avg("price")
+        )
         .select(F.unix_micros("window.start"), "*")
         .collect()
     )
