@@ -79,7 +79,7 @@ def distinct(expression: str, where: str = "") -> Measure:
 
 def quantiles(expression: str, ranks: tuple[float, ...] = (0.5, 0.95, 0.99), where: str = "") -> Measure:
     """About which value a share of the events stays below: KLL, rank error about 1.7 %."""
-    if not ranks or any(not 0 <= rank <= 1 for rank in ranks):
+    if not isinstance(ranks, tuple | list) or not ranks or any(not 0 <= rank <= 1 for rank in ranks):
         raise UsageError("ranks of quantiles lie between 0 and 1", hint="like (0.5, 0.95, 0.99)")
     return Measure("quantiles", expression, where, ranks=tuple(ranks))
 

@@ -10,6 +10,7 @@ from headrace.contracts.durations import format_duration, parse_duration
 from headrace.errors import UsageError
 
 MICROSECOND = timedelta(microseconds=1)
+MOST_WINDOWS = 10_000  # of one event
 Time = Literal["event", "ingestion"]
 
 
@@ -17,13 +18,15 @@ Time = Literal["event", "ingestion"]
 class Window:
     """`size` is a multiple of `hop`; windows start at multiples of `hop` since 1970, UTC.
 
-    `time` is the event's own time, or the time of its arrival in the log.
+    `time` is the event's own time, or the time of its arrival in the log. With a `trigger`, readers see a
+    change only when the watermark passes a multiple of it; without one, with every batch.
     """
 
     size: timedelta
     hop: timedelta
     kind: Literal["tumbling", "sliding", "running"] = "tumbling"
     time: Time = "event"
+    trigger: timedelta | None = None
 
     @property
     def panes(self) -> int:
@@ -54,19 +57,31 @@ def sliding(size: str, *, every: str, time: Time = "event") -> Window:
             f"a window of {format_duration(length)} is not a multiple of its hop of {format_duration(hop)}",
             hint="choose an `every` that divides the size, like 15 minutes every 1 minute",
         )
+    if length // hop > MOST_WINDOWS:
+        raise UsageError(
+            f"every event would be in {length // hop:,} windows", hint=f"{MOST_WINDOWS:,} are allowed"
+        )
     return Window(length, hop, "sliding", _known(time))
 
 
-def running(*, reset: str, time: Time = "event") -> Window:
-    """Totals and leaderboards that grow until they start anew: `running(reset="1 day")`."""
+def running(*, reset: str, trigger: str | None = None, time: Time = "event") -> Window:
+    """Totals that grow until they start anew: `running(reset="1 day", trigger="10 seconds")`."""
     length = _positive(reset)
-    return Window(length, length, "running", _known(time))
+    every = None if trigger is None else _positive(trigger, "a trigger")
+    if every and length % every:
+        raise UsageError(
+            f"a reset of {format_duration(length)} is not a multiple of its trigger"
+            f" of {format_duration(every)}",
+            hint="choose a `trigger` that divides the reset, like 1 day and 10 seconds: the last one before"
+            " the reset shows the whole number",
+        )
+    return Window(length, length, "running", _known(time), every)
 
 
-def _positive(text: str) -> timedelta:
+def _positive(text: str, what: str = "a window") -> timedelta:
     length = parse_duration(text)
     if not length:
-        raise UsageError("a window needs a length", hint='write it like "1 minute"')
+        raise UsageError(f"{what} needs a length", hint='write it like "1 minute"')
     return length
 
 

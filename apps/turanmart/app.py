@@ -130,7 +130,7 @@ app.metric(
 app.metric(
     "top_products_today",
     of="clickstream",
-    window=running(reset="1 day"),
+    window=running(reset="1 day", trigger="10 seconds"),
     measures={"products": top("product_id", 10, limit=10_000, where=PURCHASE)},
     where=PURCHASE,
     final_after="10 minutes",

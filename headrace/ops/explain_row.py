@@ -22,6 +22,7 @@ from headrace.store.connection import Connection, Store
 from headrace.store.metric_export import shown_columns
 from headrace.store.metric_shape import ALL
 from headrace.store.metric_tables import table_name
+from headrace.store.metric_trigger import BATCH
 from headrace.views.pane_rows import OTHER
 
 # An event is at most as new as the clock after its batch. Once a batch has moved the clock beyond the end and
@@ -44,7 +45,8 @@ _BATCHES = """
 """
 _LATE = """
     SELECT event_id, partition, "offset", event_time, reason, late_by, clock FROM headrace.late_events
-    WHERE app = %s AND metric = %s AND window_end = %s ORDER BY seen_at, partition, "offset"
+    WHERE app = %s AND metric = %s AND window_end = %s AND seen_at <= %s::timestamptz
+    ORDER BY seen_at, partition, "offset"
 """
 _REVISIONS = """
     SELECT revision, state, at, watermark, "values" FROM headrace.revisions
@@ -97,15 +99,19 @@ class RowReader:
             if values is None:
                 raise self._no_row(connection, start, grouping, by)
             place = (self._app, self._metric.name, start + self._metric.window.size)
+            # With a trigger, what came after the row was last shown is not in it.
+            until = values["updated_at"] if self._metric.window.trigger else "infinity"
+            counted = values.pop(BATCH, None)
             late = [
                 Missed(event_id, partition, offset, time, None, reason, late_by, clock)
                 for event_id, partition, offset, time, reason, late_by, clock in connection.execute(
-                    _LATE, place
+                    _LATE, (*place, until)
                 )
             ]
             revisions = connection.execute(_REVISIONS, (*place, grouping, Jsonb(labels)))
             last = connection.execute(
-                "SELECT coalesce(max(batch_id), -1) FROM headrace.batches WHERE query = %s", (self._query,)
+                "SELECT coalesce(%s, max(batch_id), -1) FROM headrace.batches WHERE query = %s",
+                (counted, self._query),
             ).fetchone()
             is_rest = bool(by) and set(by.values()) == {OTHER}
             others = self._groups(connection, start, grouping, by) if is_rest else []
@@ -175,6 +181,8 @@ class RowReader:
         self, connection: Connection, start: datetime, grouping: str, labels: Mapping[str, str]
     ) -> dict[str, Any] | None:
         names = (*shown_columns(self._metric), "watermark", "published_at", "updated_at")
+        if self._metric.window.trigger:
+            names = (*names, BATCH)
         same = sql.SQL("").join(sql.SQL(" AND {} = %s").format(sql.Identifier(name)) for name in labels)
         found = connection.execute(
             sql.SQL('SELECT {} FROM {} WHERE window_start = %s AND "grouping" = %s{}').format(

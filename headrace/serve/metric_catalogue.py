@@ -67,6 +67,7 @@ class MetricCatalogue:
             "name": metric.name,
             "source": metric.of,
             "window": str(metric.window),
+            "trigger": format_duration(metric.window.trigger) if metric.window.trigger else None,
             "time": metric.window.time,
             "groupings": [list(grouping) for grouping in metric.groupings],
             "dimensions": list(metric.dimensions),

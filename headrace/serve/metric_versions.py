@@ -1,7 +1,8 @@
 """Rows as they were published: at a time, up to a revision, or every version of them.
 
 Only rows that were corrected have versions beside the table, in `headrace.revisions`. Any other row that was
-published has one version: the row itself. Both are read in the order of the table's key, a page of each.
+published has one version: the row itself. Both are read in the order of the table's key, a page of each. Of a
+running window with a trigger every version is kept beside the table.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from headrace.serve.metric_tables import MetricTable, MetricTables
 from headrace.serve.parameters import Page
 
 Answer = dict[str, Any]
-RANK = sql.SQL("CASE state WHEN 'final' THEN 3 WHEN 'corrected' THEN 2 ELSE 1 END")
+RANK = sql.SQL("CASE state WHEN 'final' THEN 3 WHEN 'corrected' THEN 2 WHEN 'preliminary' THEN 1 ELSE 0 END")
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,9 @@ class MetricVersions:
 
     def _branches(self, table: MetricTable, wanted: Wanted, moment: datetime | int | None) -> list[Part]:
         kept = self._kept_beside(table, wanted)
-        return [kept, _in_the_table(table, wanted, moment)] if table.exists else [kept]
+        if not table.exists or table.metric.window.trigger:
+            return [kept]
+        return [kept, _in_the_table(table, wanted, moment)]
 
     def _kept_beside(self, table: MetricTable, wanted: Wanted) -> Part:
         metric = table.metric

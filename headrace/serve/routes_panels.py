@@ -48,6 +48,7 @@ def panel_item(shown: ShownPanel) -> dict[str, Any]:
             "kind": metric.window.kind,
             "size_seconds": metric.window.size.total_seconds(),
             "hop_seconds": metric.window.hop.total_seconds(),
+            "trigger_seconds": metric.window.trigger.total_seconds() if metric.window.trigger else None,
         },
         "preliminary_after_seconds": metric.preliminary_after.total_seconds(),
         "final_after_seconds": metric.final_after.total_seconds(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -75,4 +76,6 @@ def _text(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, timedelta):
         return f"{value.total_seconds():g}"
+    if isinstance(value, list | dict):  # a top
+        return json.dumps(value, ensure_ascii=False)
     return value

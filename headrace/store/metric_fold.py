@@ -11,6 +11,7 @@ from headrace.store.connection import Connection
 from headrace.store.metric_export import export, export_counts
 from headrace.store.metric_merge import MetricStore
 from headrace.store.metric_tables import STATEMENTS, define
+from headrace.store.metric_trigger import TriggeredStore
 from headrace.store.source_accounts import Watermarks
 from headrace.views.pane_rows import Panes
 from headrace.views.resolve import ResolvedMetric
@@ -21,7 +22,10 @@ class MetricFold:
         self, app: str, query: str, metrics: list[ResolvedMetric], alerts: AlertAccounts | None = None
     ) -> None:
         self._app, self._query, self._metrics = app, query, metrics
-        self._tables = {r.metric.name: MetricStore(app, r) for r in metrics}
+        self._tables: dict[str, MetricStore | TriggeredStore] = {
+            r.metric.name: TriggeredStore(app, query, r) if r.metric.window.trigger else MetricStore(app, r)
+            for r in metrics
+        }
         self._alerts = alerts or AlertAccounts(app, query)
 
     def prepare(self, connection: Connection, watermarks: Watermarks) -> None:
@@ -29,6 +33,9 @@ class MetricFold:
             connection.execute(statement)
         for resolved in self._metrics:
             define(connection, self._app, resolved)
+            table = self._tables[resolved.metric.name]
+            if isinstance(table, TriggeredStore):
+                table.prepare(connection)
         self._alerts.prepare(connection, watermarks)
 
     def merge(

@@ -22,8 +22,11 @@ from headrace.windows import MICROSECOND
 class MetricStore:
     """The table of one metric, inside the transaction of a batch."""
 
-    def __init__(self, app: str, resolved: ResolvedMetric) -> None:
-        self._shape = MetricShape(app, resolved)
+    def __init__(self, app: str, resolved: ResolvedMetric, table: sql.Identifier | None = None) -> None:
+        self._shape = MetricShape(app, resolved, table)
+        self._is_shown = table is None  # otherwise its rows are copied to the table that readers see
+        # A row that was published while its window was open has been something else before, always.
+        self._has_versions = sql.SQL("true" if resolved.metric.window.trigger else "revision > 1")
         self._spread, self._packed = Spread(self._shape), Packed(self._shape)
 
     def merge(self, connection: Connection, panes: Panes, before: int | None, after: int | None) -> None:
@@ -33,7 +36,7 @@ class MetricStore:
         self._refuse_final(panes, before)
         self._spread.load(connection, panes)
         self._spread.guard(connection, panes)
-        corrects = self._reaches_back(panes, before)
+        corrects = self._is_shown and self._reaches_back(panes, before)
         windows = self._shape.window_starts(panes) if corrects else []
         if corrects:
             self._remember_touched(connection, windows, "preliminary", sql.SQL("published_at"))
@@ -62,7 +65,7 @@ class MetricStore:
             ("final", self._shape.metric.final_after, "state <> 'final'"),
             ("preliminary", self._shape.metric.preliminary_after, "state = 'open'"),
         ):
-            self._remember(
+            self.remember(
                 connection,
                 sql.SQL(
                     "UPDATE {} SET state = {}, revision = greatest(revision, 1), watermark = %s,"
@@ -70,7 +73,7 @@ class MetricStore:
                     " WHERE {} AND window_end <= %s RETURNING *"
                 ).format(self._shape.table, sql.Literal(state), sql.SQL(where)),
                 (at, at - wait),
-                only=sql.SQL("revision > 1"),
+                only=self._has_versions,
             )
         return True
 
@@ -185,14 +188,14 @@ class MetricStore:
             keys=column_list(self._shape.keys),
             state=sql.Literal(state),
         )
-        self._remember(connection, touched, (windows,), made_at=made_at)
+        self.remember(connection, touched, (windows,), made_at=made_at)
 
-    def _remember(
+    def remember(
         self,
         connection: Connection,
         change: sql.Composed,
         values: tuple[Any, ...],
-        only: sql.SQL = sql.SQL("true"),
+        only: sql.Composable = sql.SQL("true"),
         made_at: sql.SQL = sql.SQL("now()"),
     ) -> None:
         """Make a change and keep the versions that came of it.

@@ -23,11 +23,11 @@ Label = TypeVar("Label")
 
 
 class MetricShape:
-    """The names of one metric."""
+    """The names of one metric; its rows may be merged in another table than the one that is shown."""
 
-    def __init__(self, app: str, resolved: ResolvedMetric) -> None:
+    def __init__(self, app: str, resolved: ResolvedMetric, table: sql.Identifier | None = None) -> None:
         self.app, self.resolved, self.metric = app, resolved, resolved.metric
-        self.table = table_name(app, self.metric)
+        self.table = table or table_name(app, self.metric)
         self.keys = key_columns(self.metric)
         self.places = _places(resolved)
         self._label_places = [

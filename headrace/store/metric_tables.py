@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 
 from headrace.contracts.durations import format_duration
 from headrace.errors import AppError
-from headrace.metrics import Metric
+from headrace.metrics import GROWING, Metric
 from headrace.store.connection import Connection
 from headrace.views.resolve import ResolvedMetric, packed_columns
 
@@ -68,6 +68,11 @@ def table_name(app: str, metric: Metric) -> sql.Identifier:
     return sql.Identifier(app, metric.name)
 
 
+def growing_name(app: str, metric: Metric) -> sql.Identifier:
+    """Where the rows of a running window with a trigger grow until they are shown."""
+    return sql.Identifier(app, metric.name + GROWING)
+
+
 def define(connection: Connection, app: str, resolved: ResolvedMetric) -> None:
     """Create the table, or check that the one that is there has the same meaning."""
     metric = resolved.metric
@@ -102,6 +107,7 @@ def definition(resolved: ResolvedMetric) -> dict[str, Any]:
     plain = {
         "of": metric.of,
         "window": str(metric.window),
+        "trigger": format_duration(metric.window.trigger) if metric.window.trigger else None,
         "by": metric.groupings,
         "where": metric.where,
         "measures": measures,
@@ -123,9 +129,17 @@ def columns_of(resolved: ResolvedMetric) -> dict[str, str]:
 
 
 def _create(connection: Connection, app: str, resolved: ResolvedMetric) -> None:
-    metric = resolved.metric
-    name = table_name(app, metric)
+    name = table_name(app, resolved.metric)
     connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(app)))
+    # What grew for a table that somebody has dropped is not the beginning of this one.
+    connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(growing_name(app, resolved.metric)))
+    create_rows(connection, name, resolved)
+    _add_computed(connection, name, resolved.formulas)
+
+
+def create_rows(connection: Connection, name: sql.Identifier, resolved: ResolvedMetric) -> None:
+    """A table of rows with their partial and shown results, without the computed ones."""
+    metric = resolved.metric
     dims = [sql.SQL("{} text NOT NULL").format(sql.Identifier(d)) for d in metric.dimensions]
     # Counts are never null: an empty row counts zero.
     values = [
@@ -152,7 +166,6 @@ def _create(connection: Connection, app: str, resolved: ResolvedMetric) -> None:
             key,
         )
     )
-    _add_computed(connection, name, resolved.formulas)
     connection.execute(sql.SQL("CREATE INDEX ON {} (window_end) WHERE state <> 'final'").format(name))
 
 
@@ -186,9 +199,10 @@ def _change(
 ) -> None:
     metric = resolved.metric
     changed = [name for name in now if before.get(name) != now[name]]
-    lost = [name for name in changed if name in REPLAY]
+    # A trigger may come and change; without it every version would have to be told from the rows again.
+    lost = [n for n in changed if n in REPLAY or (n == "trigger" and now[n] is None)]
     if lost:
-        kept = [name for name in changed if name not in REPLAY]
+        kept = [name for name in changed if name not in lost]
         raise AppError(
             f"metric '{metric.name}' has a table with another meaning: {', '.join(lost)} changed",
             where=metric.declared_at,

@@ -20,15 +20,31 @@ FORBIDDEN = {
     exp.Rand: "is different every time",
     exp.Uuid: "is different every time",
 }
+# Spark takes these for constants, or for functions like any other.
+BY_NAME = {
+    "changes with the time of reading": ("now", "localtimestamp", "current_time", "getdate"),
+    "depends on where it runs": (
+        *("current_user", "user", "session_user", "version", "current_timezone", "current_database"),
+        *("current_schema", "current_catalog", "input_file_name", "input_file_block_start"),
+        *("input_file_block_length", "spark_partition_id", "monotonically_increasing_id"),
+        *("java_method", "reflect", "try_reflect"),
+    ),
+    "is different every time": ("randn", "shuffle", "randstr", "uniform"),
+}
+REASONS = {name: reason for reason, names in BY_NAME.items() for name in names}
 
 
 def fields_used(text: str, known: Collection[str], *, what: str, where: str) -> set[str]:
     """The names in an expression; raises AppError for an unknown one, with the nearest known."""
-    tree = _parsed(text, what, where)
+    tree = parsed(text, what, where)
     for kind, reason in FORBIDDEN.items():
         found = tree.find(kind)
         if found is not None:
             raise AppError(f"{what}: '{found.sql('spark')}' {reason}", where=where)
+    for function in tree.find_all(exp.Func):
+        called = [function.name] if isinstance(function, exp.Anonymous) else function.sql_names()
+        for reason in (REASONS[n] for n in map(str.lower, called) if n in REASONS):
+            raise AppError(f"{what}: '{function.sql('spark')}' {reason}", where=where)
     names = {column.name for column in tree.find_all(exp.Column) if not column.table}
     names |= {column.parts[0].name for column in tree.find_all(exp.Column) if column.table}
     for name in sorted(names):
@@ -37,15 +53,9 @@ def fields_used(text: str, known: Collection[str], *, what: str, where: str) -> 
     return names
 
 
-def in_postgres(text: str, columns: Mapping[str, str], *, what: str, where: str) -> str:
-    """A formula over columns as Postgres computes it: in doubles, and a division by zero is null."""
-    doubles = {name: f"(({column})::double precision)" for name, column in columns.items()}
-    return rendered(text, doubles, what=what, where=where)
-
-
 def rendered(text: str, columns: Mapping[str, str], *, what: str, where: str) -> str:
     """An expression in the words of Postgres, with each column replaced by the given one."""
-    tree = _parsed(text, what, where)
+    tree = parsed(text, what, where)
     fields_used(text, columns, what=what, where=where)
     inside = next((column for column in tree.find_all(exp.Column) if column.table), None)
     if inside is not None:
@@ -59,8 +69,11 @@ def rendered(text: str, columns: Mapping[str, str], *, what: str, where: str) ->
     return tree.transform(replaced).sql("postgres")
 
 
-def _parsed(text: str, what: str, where: str) -> exp.Expr:
+def parsed(text: str, what: str, where: str) -> exp.Expr:
     try:
+        trees = sqlglot.parse(text, read="spark")
+        if len(trees) > 1:
+            raise AppError(f"{what}: '{text}' is more than one expression", where=where)
         return sqlglot.parse_one(text, read="spark")
     except SqlglotError as error:
         problem = str(error).split("\n")[0].rstrip(".")

@@ -16,7 +16,8 @@ from headrace.errors import AppError, known_names
 from headrace.gate.mask import plain_fields
 from headrace.measures import Measure, quantile_name
 from headrace.metrics import Metric
-from headrace.views.expressions import fields_used, in_postgres
+from headrace.views.expressions import fields_used
+from headrace.views.formulas import in_postgres
 
 How = Literal["add", "least", "greatest", "first", "last"]
 PG_TYPES = {
@@ -63,16 +64,31 @@ class ResolvedMetric:
         return {name: m for name, m in self.metric.measures.items() if m.kind in PACKED}
 
     @property
+    def computed(self) -> dict[str, str]:
+        """Measures that Postgres computes from their parts, by name."""
+        found = {name: _computed(name, m) for name, m in self.metric.measures.items()}
+        return {name: text for name, text in found.items() if text}
+
+    @property
     def formulas(self) -> dict[str, str]:
         """Columns that Postgres computes from others, by name."""
-        computed = {name: _computed(name, m) for name, m in self.metric.measures.items()}
-        stored = {name: name for name in self.metric.visible if name not in self.metric.derived}
-        known = stored | {name: text for name, text in computed.items() if text}
+        known = {name: name for name in self.metric.visible if self._is_number(name)} | self.computed
+        others = set(self.metric.visible) - set(known) - set(self.metric.derived)
+        where = self.metric.declared_at
         derived = {
-            name: in_postgres(text, known, what=_what(self.metric, name), where=self.metric.declared_at)
+            name: in_postgres(text, known, no_numbers=others, what=_what(self.metric, name), where=where)
             for name, text in self.metric.derived.items()
         }
-        return {name: text for name, text in computed.items() if text} | derived
+        return self.computed | derived
+
+    def _is_number(self, column: str) -> bool:
+        """Whether a formula can be made of it: quantiles have columns that are no measures' names."""
+        measure = self.metric.measures.get(column)
+        if measure is None:
+            return column not in self.metric.derived
+        type_ = self.types.get(column, "bigint")
+        shows_value = measure.kind in ("min", "max", "first", "last")
+        return measure.kind != "top" and (not shows_value or _is_numeric(type_))
 
 
 def resolve(spark: SparkSession, metrics: Iterable[Metric], contract: Contract) -> list[ResolvedMetric]:
@@ -106,7 +122,8 @@ def _resolve(frame: DataFrame, metric: Metric, known: list[str]) -> ResolvedMetr
             used |= fields_used(measure.expression, known, what=what, where=where)
             types[name] = _type(frame, measure, what, where)
     resolved = ResolvedMetric(metric, types, tuple(n for n in known if n in used))
-    _ = resolved.formulas
+    if metric.noun == "metric":  # sessions may derive more than numbers
+        _ = resolved.formulas
     return resolved
 
 
@@ -121,7 +138,7 @@ def _condition(frame: DataFrame, text: str, known: list[str], what: str, where: 
 
 def _type(frame: DataFrame, measure: Measure, what: str, where: str) -> str:
     type_ = _spark_type(frame, measure.expression, what, where)
-    is_number = type_ in NUMBERS or type_.startswith("decimal")
+    is_number = _is_numeric(type_)
     if measure.kind in ("sum", "mean", "variance", "stddev", "quantiles") and not is_number:
         raise AppError(
             f"{what}: {measure.kind} needs numbers, and '{measure.expression}' is {type_}", where=where
@@ -131,12 +148,30 @@ def _type(frame: DataFrame, measure: Measure, what: str, where: str) -> str:
     return type_
 
 
+def _is_numeric(type_: str) -> bool:
+    return type_ in NUMBERS or type_.startswith("decimal")
+
+
 def _spark_type(frame: DataFrame, text: str, what: str, where: str) -> str:
     try:
-        return frame.selectExpr(text).schema[0].dataType.simpleString()
+        made = frame.selectExpr(
+            f"({text})"
+        )  # as it will stand in the query: alone it could be a list, or named
+        type_ = made.schema[0].dataType.simpleString()
     except PySparkException as error:
-        problem = str(error).split("\n")[0].split("SQLSTATE")[0].strip()
+        problem = str(error).strip().split("\n")[0].split("SQLSTATE")[0].strip()
         raise AppError(f"{what}: {problem}", where=where) from None
+    if not _is_of_one_event(made):
+        raise AppError(f"{what}: '{text}' is not one value for each event", where=where)
+    return type_
+
+
+def _is_of_one_event(frame: DataFrame) -> bool:
+    """Whether Spark computes it from a row alone: no aggregate, generator or window, and always the same."""
+    plan = frame._jdf.queryExecution().analyzed()
+    return bool(
+        plan.nodeName() == "Project" and plan.children().head().children().isEmpty() and plan.deterministic()
+    )
 
 
 def _parts(name: str, measure: Measure, type_: str) -> list[Part]:

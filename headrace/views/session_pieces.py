@@ -52,11 +52,7 @@ class ResolvedSessions:
     @property
     def formulas(self) -> dict[str, tuple[str, str]]:
         """Columns that Postgres computes from others: formula and type, by name."""
-        means = {
-            name: (text, "double precision")
-            for name, text in self.measured.formulas.items()
-            if name not in self.derived
-        }
+        means = {name: (text, "double precision") for name, text in self.measured.computed.items()}
         return means | dict(self.derived)
 
 
@@ -231,7 +227,7 @@ def resolve_sessions(
 def _derived(spark: SparkSession, sessions: Sessions, measured: ResolvedMetric) -> dict[str, tuple[str, str]]:
     """Formulas over measures: numbers are doubles in them, texts and times are what they are."""
     kinds = {name: _kind(measured, name) for name in sessions.measures}
-    stored = {name: measured.formulas.get(name, name) for name in sessions.measures}
+    stored = {name: measured.computed.get(name, name) for name in sessions.measures}
     columns = {
         name: f"(({stored[name]})::double precision)" if kind == "double" else stored[name]
         for name, kind in kinds.items()

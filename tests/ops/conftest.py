@@ -29,7 +29,7 @@ SALES = Path(__file__).parents[1] / "views" / "sales.yaml"
 MINE = "query = 'measured.measured_sales'"
 DAY = "2026-03-01"
 APP = """
-from headrace import App, count, sliding, sum_of, tumbling
+from headrace import App, count, running, sliding, sum_of, tumbling
 
 app = App("measured")
 measures = {"n": count(), "revenue": sum_of("price * items")}
@@ -52,6 +52,8 @@ two = sliding("2 minutes", every="1 minute")
 app.metric("two_minutes", of="measured_sales", window=two, measures=measures, **times)
 today = tumbling("1 day", time="ingestion")
 app.metric("arrived_today", of="measured_sales", window=today, measures=measures)
+so_far = running(reset="10 minutes", trigger="1 minute")
+app.metric("so_far", of="measured_sales", window=so_far, by=[[], ["region"]], measures=measures)
 app.sessions(
     "card_visits",
     of="measured_sales",

@@ -9,7 +9,14 @@ from __future__ import annotations
 from tests.ops.crash_flows import check_joins, check_patterns, check_signals
 from tests.ops.crash_history import history_of
 from tests.ops.crash_shop import STREAMS, Shop
-from tests.ops.crash_views import check_alerts, check_enriched, check_gate, check_metrics, check_sessions
+from tests.ops.crash_views import (
+    check_alerts,
+    check_enriched,
+    check_gate,
+    check_metrics,
+    check_running,
+    check_sessions,
+)
 
 
 def check(shop: Shop) -> None:
@@ -18,6 +25,7 @@ def check(shop: Shop) -> None:
         check_gate(shop, stream)
     history = history_of(shop)
     check_metrics(shop, history)
+    check_running(shop, history)
     check_alerts(shop, history)
     check_sessions(shop, history)
     check_joins(shop, history)

@@ -53,6 +53,30 @@ def check_metrics(shop: Shop, history: History) -> None:
         assert {m: n for m, _, _, n in rows if n} == late
 
 
+def check_running(shop: Shop, history: History) -> None:
+    """All is counted where it grows; what is shown is one of its versions, and these follow one another."""
+    days = Counter(event.event_time // DAY for event in history.events["clickstream"])
+    day = "(extract(epoch FROM window_end) / 86400)::bigint - 1"
+    late = Counter(
+        dict(
+            shop.rows(f"SELECT {day}, count(*) FROM headrace.late_events WHERE metric = 'so_far' GROUP BY 1")
+        )
+    )
+    grown = dict(shop.rows(f"SELECT {day}, n FROM crash.so_far__growing"))
+    assert +Counter(grown) == days - late
+    shown = shop.rows(f"SELECT {day}, n, revision FROM crash.so_far")
+    assert shown
+    for number, n, revision in shown:
+        versions = shop.rows(
+            "SELECT revision, (array_agg((\"values\" ->> 'n')::bigint))[1] FROM headrace.revisions"
+            f" WHERE metric = 'so_far' AND {day} = %s GROUP BY revision ORDER BY revision",
+            number,
+        )
+        assert [version for version, _ in versions] == list(range(1, revision + 1))
+        counts = [count for _, count in versions]
+        assert counts == sorted(set(counts)) and counts[-1] == n <= grown[number]
+
+
 def check_alerts(shop: Shop, history: History) -> None:
     rows: dict[tuple[str, int], tuple[int, int]] = defaultdict(lambda: (0, 0))
     for event in history.events["payments"]:

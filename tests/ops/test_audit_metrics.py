@@ -43,7 +43,8 @@ def test_every_accepted_event_is_counted_filtered_or_late(measured: Measured) ->
     assert accounts(report)["by_place"] == MetricAudit("by_place", 11, 8, 0, 3)
     assert accounts(report)["large_sales"] == MetricAudit("large_sales", 11, 6, 2, 3)
     assert accounts(report)["two_minutes"] == MetricAudit("two_minutes", 11, 11, 0, 0)
-    assert len(report.metrics) == 6
+    assert accounts(report)["so_far"] == MetricAudit("so_far", 11, 11, 0, 0), "shown or not"
+    assert len(report.metrics) == 7
 
 
 def test_sessions_have_accounts_too(measured: Measured) -> None:

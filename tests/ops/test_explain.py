@@ -124,6 +124,19 @@ def test_the_rest_of_a_crowded_window(measured: Measured) -> None:
     assert (ids(found), missed(found), found.complete) == (["e2", "e6", "e7"], ["e10"], True)
 
 
+def test_a_running_window_is_explained_as_it_is_shown(measured: Measured) -> None:
+    found = explained(measured, "so_far")
+    assert ids(found) == [f"e{n}" for n in range(1, 10)], "e10 and e11 wait for the next trigger"
+    assert found.complete and found.row["n"] == 9
+    assert [(r.revision, r.state, r.values["n"]) for r in found.revisions] == [
+        (1, "open", 3),
+        (2, "open", 6),
+        (3, "open", 9),
+    ]
+    group = explained(measured, "so_far", {"region": "almaty"})
+    assert (ids(group), group.complete) == (["e2", "e8"], True)
+
+
 def test_a_sliding_window_shares_its_events(measured: Measured) -> None:
     before = explained(measured, "two_minutes", start=NINE - timedelta(minutes=1))
     after = explained(measured, "two_minutes")

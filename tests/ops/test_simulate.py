@@ -67,9 +67,11 @@ def event(number: int, at: str, visitor: str = "v-1", **more: object) -> bytes:
 
 # A metric that needs no field of its source is a metric like any other.
 NO_FIELD = """
-from headrace import count, tumbling
+from headrace import count, running, top, tumbling
 
 app.metric("visits_1m", of="visits", window=tumbling("1 minute"), measures={"n": count()})
+today = running(reset="1 day", trigger="10 seconds")
+app.metric("today", of="visits", window=today, measures={"n": count(), "actions": top("action", 1)})
 """
 
 
@@ -92,6 +94,10 @@ def test_the_printed_commands_work_as_printed(tmp_path: Path) -> None:
     assert [(row["fate"], row["reasons"], row["event_id"]) for row in rows] == EXPECTED
     with (tmp_path / "my-shop" / "out" / "visits_1m.csv").open() as lines:
         assert sum(int(row["n"]) for row in csv.DictReader(lines)) == 6
+    with (tmp_path / "my-shop" / "out" / "today.csv").open() as lines:
+        [today] = csv.DictReader(lines)
+    assert (today["state"], today["revision"], today["n"]) == ("open", "1", "6")
+    assert [sorted(item) for item in json.loads(today["actions"])] == [["count", "item"]]
     assert sorted(p.name for p in (tmp_path / "my-shop").iterdir() if p.name.startswith(".")) == []
 
 

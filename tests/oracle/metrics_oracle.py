@@ -11,7 +11,9 @@ Where the rules leave a choice, the oracle chooses:
   `quantiles` and `top` of no value at all are 0, [] and {};
 - a filtered event moves the clock of its partition, as every accepted event does;
 - an event that misses a window is one row of the late ledger, however many groupings there are;
-- every silence stands for itself: two short ones do not add up to a long one.
+- every silence stands for itself: two short ones do not add up to a long one;
+- with a trigger, a row is what readers see: what it was when the watermark last passed a multiple of the
+  trigger, or when its own state last moved; none before that. Who misses a final row is seen at once.
 """
 
 from __future__ import annotations
@@ -62,6 +64,7 @@ class MetricSpec:
     preliminary_after: int
     final_after: int
     where: Callable[[Fields], bool | None] | None = None
+    trigger: int | None = None
 
     def __post_init__(self) -> None:
         if self.hop <= 0 or self.size <= 0 or self.size % self.hop:
@@ -135,12 +138,15 @@ def outcome(
     watermarks: list[int | None] = []
     for index, batch in enumerate(batches):
         counts.append(_merge(spec, batch, source, rows, ledger))
-        source.move_watermark()
-        source.be_silent((silences or {}).get(index, 0))
-        for key, row in rows.items():
-            _age(spec, key, row, source.watermark)
+        for silence in (0, (silences or {}).get(index, 0)):
+            before = source.watermark
+            source.move_watermark()
+            source.be_silent(silence)
+            for key, row in rows.items():
+                _show(spec, key, row, before, source.watermark)
+                _age(spec, key, row, source.watermark)
         watermarks.append(source.watermark)
-    measured = {key: row.measured(spec.measures) for key, row in rows.items()}
+    measured = {key: row.measured(spec.measures) for key, row in rows.items() if row.is_shown}
     return Outcome(measured, ledger, counts, watermarks)
 
 
@@ -179,16 +185,20 @@ class _Source:
 
 @dataclass
 class _Growing:
-    """A row with all the events counted into it."""
+    """A row with all the events counted into it, and how much of that readers see."""
 
     counted: list[Event] = field(default_factory=list)
     late_events: int = 0
     state: State = "open"
     revision: int = 0
+    is_shown: bool = False
+    shown: int = 0
+    shown_late: int = 0
 
     def measured(self, measures: Mapping[str, MeasureSpec]) -> Row:
-        values = {name: _value(measure, self.counted) for name, measure in measures.items()}
-        return Row(len(self.counted), self.late_events, self.state, self.revision, values)
+        events = self.counted[: self.shown]
+        values = {name: _value(measure, events) for name, measure in measures.items()}
+        return Row(len(events), self.shown_late, self.state, self.revision, values)
 
 
 def _merge(
@@ -200,7 +210,6 @@ def _merge(
 ) -> Counts:
     """Count every event of the batch into its windows or write down that it missed them."""
     counts = Counts(accepted=len(batch))
-    changed: set[RowKey] = set()
     for event in sorted(batch, key=lambda e: (e.partition, e.offset)):
         clock_before = source.clocks.get(event.partition)
         source.see(event)
@@ -220,13 +229,8 @@ def _merge(
                 else:
                     assert row.state != "final", f"a final row never changes: {key}"
                     row.counted.append(event)
-                    changed.add(key)
         counts.counted += got_in
         counts.late += not got_in
-    for key in changed:
-        if rows[key].state != "open":
-            rows[key].state = "corrected"
-            rows[key].revision += 1
     return counts
 
 
@@ -261,12 +265,27 @@ def _missed(
     )
 
 
+def _show(spec: MetricSpec, key: RowKey, row: _Growing, before: int | None, watermark: int | None) -> None:
+    """Let readers see what has been counted, if it is time."""
+    if spec.trigger is not None and before is not None and watermark is not None:
+        closes = key.window_end + spec.final_after
+        passed = before // spec.trigger < watermark // spec.trigger
+        moves = [at for at in (key.window_end + spec.preliminary_after, closes) if before < at <= watermark]
+        if not passed and not moves and before < closes:
+            return
+    if len(row.counted) > row.shown and row.state != "open":
+        row.state, row.revision = "corrected", row.revision + 1
+    elif spec.trigger is not None and (len(row.counted) > row.shown or not row.is_shown):
+        row.revision += 1
+    row.is_shown, row.shown, row.shown_late = True, len(row.counted), row.late_events
+
+
 def _age(spec: MetricSpec, key: RowKey, row: _Growing, watermark: int | None) -> None:
     """Publish or close the row when the watermark says so."""
-    if watermark is None or row.state == "final":
+    if watermark is None or row.state == "final" or not row.is_shown:
         return
     if row.state == "open" and watermark >= key.window_end + spec.preliminary_after:
-        row.state, row.revision = "preliminary", 1
+        row.state, row.revision = "preliminary", max(row.revision, 1)
     if watermark >= key.window_end + spec.final_after:
         row.state, row.revision = "final", max(row.revision, 1)
 

@@ -137,6 +137,20 @@ def test_a_row_as_it_was(sample: Sample) -> None:
     assert today["values"] == corrected["values"]
 
 
+def test_a_running_window_has_a_version_for_each_trigger(sample: Sample) -> None:
+    [today] = [m for m in items(sample, "/api/v1/metrics") if m["name"] == "top_products_today"]
+    assert (today["window"], today["trigger"]) == ("running 1 day", "10 seconds")
+    path = "/api/v1/metrics/top_products_today"
+    now = sample.get(f"{path}/latest")["items"][0]  # type: ignore[index]
+    assert now["state"] == "open" and now["revision"] > 2
+    every = every_page(sample, f"{path}/revisions", limit=5)
+    mine = [row for row in every if row["window_start"] == now["window_start"]]
+    assert [row["revision"] for row in mine] == list(range(now["revision"], 0, -1))
+    assert {row["state"] for row in mine} == {"open"} and mine[0]["values"] == now["values"]
+    [then] = items(sample, f"{path}/rows", as_of=mine[2]["at"], **{"from": now["window_start"]})
+    assert (then["revision"], then["values"]) == (mine[2]["revision"], mine[2]["values"])
+
+
 def test_rows_as_of_a_time_come_in_pages_and_by_state(sample: Sample) -> None:
     kept = every_page(sample, ROWS, as_of="2100-01-01", limit=100, state="final")
     now = every_page(sample, ROWS, state="final", limit=1000)

@@ -59,7 +59,8 @@ def test_panels_say_how_a_metric_is_shown(sample: Sample) -> None:
     assert found["app"] == "turanmart"
     [conversion] = [item for item in found["items"] if item["title"] == "Conversion"]  # type: ignore[attr-defined]
     assert conversion["shape"] == "groups" and conversion["values"] == ["conversion_rate"]
-    assert conversion["window"] == {"kind": "tumbling", "size_seconds": 60.0, "hop_seconds": 60.0}
+    shape = {"kind": "tumbling", "size_seconds": 60.0, "hop_seconds": 60.0, "trigger_seconds": None}
+    assert conversion["window"] == shape
     assert sample.get("/api/v1/panels", 422, colour="red")["parameter"] == "colour"
 
 

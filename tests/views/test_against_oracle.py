@@ -22,6 +22,7 @@ from headrace import (
     mean_of,
     min_of,
     quantiles,
+    running,
     sliding,
     stddev_of,
     sum_of,
@@ -78,6 +79,24 @@ ROLLING = app.metric(
     preliminary_after="10 seconds",
     final_after="30 seconds",
 )
+SO_FAR = app.metric(
+    "so_far",
+    of="sales",
+    window=running(reset="5 minutes", trigger="30 seconds"),
+    by=[[], ["region"]],
+    measures={
+        "n": count(),
+        "revenue": sum_of("price"),
+        "mean_price": mean_of("price"),
+        "customers": distinct("customer"),
+        "latency": quantiles("seconds", (0.5,)),
+        "favourites": top("customer", 3),
+        "closer": last_of("customer"),
+    },
+    derived={"each": "revenue / n"},
+    preliminary_after="10 seconds",
+    final_after="45 seconds",
+)
 
 
 def _sale(f: dict[str, Any]) -> bool:
@@ -102,6 +121,7 @@ def _spec(metric: Metric, measures: dict[str, MeasureSpec], where: Any = None) -
         metric.preliminary_after // MICROSECOND,
         metric.final_us,
         where,
+        window.trigger // MICROSECOND if window.trigger else None,
     )
 
 
@@ -134,6 +154,18 @@ SPECS = {
             "tops": MeasureSpec("top", _field("kind")),
         },
         lambda f: f["kind"] is not None and f["kind"] != "visit",
+    ),
+    "so_far": _spec(
+        SO_FAR,
+        {
+            "n": MeasureSpec("count"),
+            "revenue": MeasureSpec("sum", _field("price")),
+            "mean_price": MeasureSpec("mean", _field("price")),
+            "customers": MeasureSpec("distinct", _field("customer")),
+            "latency": MeasureSpec("quantiles", _field("seconds")),
+            "favourites": MeasureSpec("top", _field("customer")),
+            "closer": MeasureSpec("last", _field("customer")),
+        },
     ),
 }
 
@@ -172,18 +204,18 @@ def batches_of(events: list[Event], seed: int, largest: int) -> list[list[Event]
     return batches
 
 
-@pytest.mark.parametrize(("seed", "largest"), [(1, 200), (2, 60), (3, 400)])
+@pytest.mark.parametrize(("seed", "largest"), [(1, 200), (2, 60), (3, 400), (4, 16)])
 def test_rows_late_events_and_ledger_are_the_oracles(
     spark: SparkSession, services: Services, seed: int, largest: int
 ) -> None:
     batches = batches_of(stream_of(seed, 200), seed, largest)
-    stream = Stream(spark, services.store_url, EVERYTHING, ROLLING)
+    stream = Stream(spark, services.store_url, EVERYTHING, ROLLING, SO_FAR)
     idle = stream.contract.idle_after // MICROSECOND
     silence = {len(batches) - 1: idle + 45 * SECOND}
     for batch in batches:
         stream.feed(batch)
     stream.silence(silence[len(batches) - 1])
-    for metric in (EVERYTHING, ROLLING):
+    for metric in (EVERYTHING, ROLLING, SO_FAR):
         wanted = outcome(SPECS[metric.name], batches, idle_after=idle, silences=silence)
         _same_rows(stream.rows(metric), wanted, metric)
         _same_late(stream, wanted, metric)

@@ -10,6 +10,7 @@ from headrace import (
     first_of,
     last_of,
     rule,
+    running,
     seconds_since_last,
     sliding,
     sum_of,
@@ -36,6 +37,13 @@ app.metric(
     window=sliding("3 minutes", every="1 minute"),
     measures={"n": count()},
     final_after="10 seconds",
+)
+app.metric(
+    "so_far",
+    of="clickstream",
+    window=running(reset="1 day", trigger="1 minute"),
+    measures={"n": count()},
+    final_after="10 minutes",
 )
 app.metric(
     "paid_by_minute",

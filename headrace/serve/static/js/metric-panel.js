@@ -15,12 +15,12 @@ export class MetricPanel {
     this.shown = shown;
     this.page = page;
     this.series = new Series(shown);
-    const { kind, size_seconds: size, hop_seconds: hop } = shown.window;
+    const { kind, size_seconds: size, hop_seconds: hop, trigger_seconds: trigger } = shown.window;
     const window =
       kind === "sliding"
         ? `${span(size)} every ${span(hop)}`
         : kind === "running"
-          ? `running, ${span(size)}`
+          ? `running, ${span(size)}${trigger ? ` every ${span(trigger)}` : ""}`
           : span(size);
     this.panel = new Panel({
       title: shown.title,

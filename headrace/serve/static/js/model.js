@@ -23,7 +23,7 @@ export class Series {
     this.updatedAt = null;
   }
 
-  /** Take a row if it is newer than what is known; a changed published row is remembered as a correction. */
+  /** Take a row if it is newer than what is known; a change after its window's end is kept as a correction. */
   merge(row, now) {
     const group = this.grouping.length ? groupName(row, this.grouping) : "";
     const start = Date.parse(row.window_start);
@@ -36,7 +36,7 @@ export class Series {
     if (known && known.updated_at > row.updated_at) return;
     const kept = { ...row, start, end: Date.parse(row.window_end) };
     kept.correction = known?.correction ?? null;
-    if (known && known.revision >= 1 && row.revision > known.revision) {
+    if (known && known.state !== "open" && row.revision > known.revision) {
       kept.correction = {
         was: known.values,
         wasRevision: known.revision,
