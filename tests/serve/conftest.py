@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import psycopg
 import pytest
 
+from headrace.connections import Connections
 from headrace.local.scratch_store import scratch_store
+from headrace.local.services import Services
+from headrace.log.topics import ensure_topics
+from headrace.ops.load import load_app
+from tests.serve.browser import DESK, Tab, chromium, opened
 from tests.serve.running import running_server
-from tests.serve.seed import Seed, connections_to
+from tests.serve.seed import TURANMART, Seed, connections_to
+from tests.serve.shop import Shop, raise_alert, reject, renamed, wait_for_broker
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 _numbers = itertools.count()
 
@@ -66,3 +78,44 @@ def sample(new_database: Callable[[], str]) -> Iterator[Sample]:
         httpx.Client(base_url=address, timeout=20) as client,
     ):
         yield Sample(seed, url, address, client, now)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def screenshots(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("dashboard")
+    yield folder
+    request.config.pluginmanager.getplugin("terminalreporter").write_line(f"\nscreenshots: {folder}")
+
+
+@pytest.fixture(scope="module")
+def shop(services: Services, new_database: Callable[[], str]) -> Iterator[Shop]:
+    """An hour of rows, a rejected record and an alert."""
+    url = new_database()
+    loaded = renamed(load_app(TURANMART), "dashboard_")
+    connections = Connections(services.bootstrap, {}, {}, url)
+    seed = Seed(url, loaded)
+    now = datetime.now(UTC)
+    seed.fill(45, now)
+    seed.batch(now, events=4, late=3)
+    for contract in loaded.contracts.values():
+        ensure_topics(contract, connections.librdkafka)
+    reject(connections, loaded)
+    raise_alert(url)
+    with ExitStack() as running:
+        shop = Shop(seed, connections, running)
+        shop.start()
+        wait_for_broker(shop.address)
+        yield shop
+
+
+@pytest.fixture
+def tab(browser: Browser, shop: Shop) -> Iterator[Tab]:
+    with opened(browser, shop.address, viewport=DESK) as tab:
+        tab.wait_until_drawn()
+        yield tab
