@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,11 +69,18 @@ class Tab:
 
 @contextmanager
 def opened(
-    browser: Browser, address: str, *, viewport: dict[str, int], scheme: str = "light"
+    browser: Browser,
+    address: str,
+    *,
+    viewport: dict[str, int],
+    scheme: str = "light",
+    before: Callable[[Page], None] = lambda page: None,
 ) -> Iterator[Tab]:
+    """`before` is done to the page before it goes anywhere."""
     context = browser.new_context(viewport=viewport, color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
     try:
         tab = Tab(context.new_page())
+        before(tab.page)
         tab.page.goto(address)
         yield tab
     finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,15 +13,12 @@ import httpx
 import psycopg
 import pytest
 
-from headrace.connections import Connections
 from headrace.local.scratch_store import scratch_store
 from headrace.local.services import Services
-from headrace.log.topics import ensure_topics
-from headrace.ops.load import load_app
 from tests.serve.browser import DESK, Tab, chromium, opened
 from tests.serve.running import running_server
-from tests.serve.seed import TURANMART, Seed, connections_to
-from tests.serve.shop import Shop, raise_alert, reject, renamed, wait_for_broker
+from tests.serve.seed import Seed, connections_to
+from tests.serve.shop import Shop, open_shop, raise_alert, reject, wait_for_broker
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -96,19 +92,12 @@ def screenshots(tmp_path_factory: pytest.TempPathFactory, request: pytest.Fixtur
 @pytest.fixture(scope="module")
 def shop(services: Services, new_database: Callable[[], str]) -> Iterator[Shop]:
     """An hour of rows, a rejected record and an alert."""
-    url = new_database()
-    loaded = renamed(load_app(TURANMART), "dashboard_")
-    connections = Connections(services.bootstrap, {}, {}, url)
-    seed = Seed(url, loaded)
-    now = datetime.now(UTC)
-    seed.fill(45, now)
-    seed.batch(now, events=4, late=3)
-    for contract in loaded.contracts.values():
-        ensure_topics(contract, connections.librdkafka)
-    reject(connections, loaded)
-    raise_alert(url)
-    with ExitStack() as running:
-        shop = Shop(seed, connections, running)
+    with open_shop(services, new_database(), "dashboard_") as shop:
+        now = datetime.now(UTC)
+        shop.seed.fill(45, now)
+        shop.seed.batch(now, events=4, late=3)
+        reject(shop.connections, shop.seed.loaded)
+        raise_alert(shop.connections.store_url)
         shop.start()
         wait_for_broker(shop.address)
         yield shop

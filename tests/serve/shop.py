@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,11 +16,13 @@ from confluent_kafka import Producer
 
 from headrace.app import App
 from headrace.connections import Connections
-from headrace.ops.load import LoadedApp
+from headrace.local.services import Services
+from headrace.log.topics import ensure_topics
+from headrace.ops.load import LoadedApp, load_app
 from headrace.store.changes import announce
 from tests.serve.browser import Tab
 from tests.serve.running import running_server, wait_until
-from tests.serve.seed import Seed
+from tests.serve.seed import TURANMART, Seed
 
 NASTY = "<b>bold</b><script>stolen = 1</script>"
 
@@ -67,6 +70,17 @@ class Shop:
         at = datetime.now(UTC) - timedelta(seconds=85)
         self.commit(at)
         return at
+
+
+@contextmanager
+def open_shop(services: Services, store_url: str, prefix: str) -> Iterator[Shop]:
+    """With tables and topics of its own, and not started yet."""
+    loaded = renamed(load_app(TURANMART), prefix)
+    connections = Connections(services.bootstrap, {}, {}, store_url)
+    for contract in loaded.contracts.values():
+        ensure_topics(contract, connections.librdkafka)
+    with ExitStack() as running:
+        yield Shop(Seed(store_url, loaded), connections, running)
 
 
 def wait_for_broker(address: str) -> None:

@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { el, runbookLink, patch } from "./dom.js";
-import { age, moment, plural, span } from "./format.js";
+import { moment, plural, span } from "./format.js";
 import { redraw, serverNow } from "./frame.js";
 import { MARKS, Panel } from "./panel.js";
 
@@ -132,8 +132,9 @@ export class Alerts {
 
   tick() {
     if (!this.loadedAt) return;
+    const text = plural(this.open.length, "open alert");
     const [worst] = this.open;
-    const level = worst ? levelOf(worst) : "ok";
-    this.panel.freshness(`as of ${age(serverNow() - this.loadedAt)}`, level, "incident-alerts");
+    const found = worst ? [{ level: levelOf(worst), text, runbook: "incident-alerts" }] : [];
+    this.panel.stand({ at: this.loadedAt, problem: this.problem, found });
   }
 }

@@ -3,10 +3,10 @@
 import { el, patch } from "./dom.js";
 import { bytes, count, moment, plain, span } from "./format.js";
 import { serverNow } from "./frame.js";
-import { Panel, ranked } from "./panel.js";
+import { slowSteps } from "./judge.js";
+import { judged, Panel, ranked } from "./panel.js";
 
 const MOST_STEPS = 12;
-const LONGEST_FAILURE = 300;
 const STEPS = {
   triggerExecution: "whole trigger",
   addBatch: "batch work",
@@ -24,22 +24,20 @@ export class Timings {
   draw(sources) {
     const [slowest] = sources
       .filter((one) => one.batch || one.durations_ms)
-      .sort((a, b) => (b.batch?.seconds ?? 0) - (a.batch?.seconds ?? 0));
+      .sort((a, b) => trouble(b) - trouble(a));
     if (!slowest) {
       this.panel.empty("No batch yet");
       return;
     }
     this.panel.ready();
     this.panel.detail.textContent = sources.length > 1 ? `${slowest.source}, the slowest` : slowest.source;
-    const failure = slowest.last_failure
-      ? el(
-          "p",
-          { class: "failure" },
-          `Last failure: ${String(slowest.last_failure).slice(0, LONGEST_FAILURE)}`,
-        )
-      : null;
-    patch(this.panel.body, facts(slowest), steps(slowest), failure);
+    patch(this.panel.body, facts(slowest), steps(slowest));
   }
+}
+
+/** Those with a slow checkpoint or commit come first, then the slowest batch. */
+function trouble(one) {
+  return 1e6 * slowSteps(one).length + (one.batch?.seconds ?? 0);
 }
 
 function facts({ batch, state, restarts }) {
@@ -54,11 +52,19 @@ function facts({ batch, state, restarts }) {
   return el("dl", { class: "facts" }, items);
 }
 
-function steps({ durations_ms: durations }) {
-  const known = Object.entries(durations ?? {}).filter(([, ms]) => Number.isFinite(ms));
+function steps(one) {
+  const slow = new Set(slowSteps(one));
+  const known = Object.entries(one.durations_ms ?? {}).filter(([, ms]) => Number.isFinite(ms));
   if (!known.length) return el("p", { class: "quiet-text" }, "The engine has not reported its steps yet.");
   const longest = known.sort((a, b) => b[1] - a[1]).slice(0, MOST_STEPS);
-  return ranked(longest.map(([name, ms]) => ({ item: stepName(name), size: ms, text: span(ms / 1000) })));
+  return ranked(
+    longest.map(([name, ms]) => ({
+      item: stepName(name),
+      size: ms,
+      text: judged(span(ms / 1000), slow.has(name) ? "warn" : "none"),
+      kind: slow.has(name) ? "warn" : "",
+    })),
+  );
 }
 
 /** Names that nobody explained become words: queryPlanning, store_commit. */
