@@ -68,6 +68,27 @@ def test_an_alert_is_in_the_page_when_it_opens(tab: Tab, shop: Shop) -> None:
     tab.wait("() => document.querySelector('[data-verdict=business]').innerText.includes('1 other alert')")
 
 
+def test_alerts_of_one_name_are_one_entry(tab: Tab, shop: Shop) -> None:
+    places = ["p1", "p2", "p3", "p4", "p5", "p6", "p7"]
+    for place in places:
+        raise_alert(shop.connections.store_url, f"many-{place}", "many_places", place)
+    tab.wait("() => document.querySelector('#alerts').innerText.includes('many_places 7 open')")
+    entry = tab.page.locator("#alerts li", has_text="many_places")
+    assert entry.count() == 1 and "also p6, p5, p4, p3 and 2 more" in entry.inner_text()
+    assert "many_places (7 open)" in tab.text('[data-verdict="business"]')
+
+
+def test_a_changed_verdict_is_spoken_and_its_numbers_are_not(tab: Tab, shop: Shop) -> None:
+    spoken = tab.page.locator("#spoken[role=status]")
+    tab.wait("() => document.querySelector('#spoken').innerText.includes('Pipeline: Down')")
+    before = spoken.inner_text()
+    assert before.startswith("Business: Trouble. Pipeline: Down. Numbers: ")
+    shop.stop()
+    tab.wait("() => document.querySelector('#spoken').innerText.includes('Pipeline: Unknown')")
+    shop.start()
+    tab.wait("(before) => document.querySelector('#spoken').innerText === before", before, 30)
+
+
 def test_a_leak_and_an_absent_engine_are_the_first_thing_one_reads(tab: Tab, shop: Shop) -> None:
     query = "turanmart.dashboard_payments"
 
@@ -123,6 +144,27 @@ def test_one_towering_value_does_not_flatten_the_others(tab: Tab) -> None:
            }"""
     )
     assert tops == [9, 40, 5, 0]
+
+
+def test_a_young_metric_has_wide_columns(tab: Tab) -> None:
+    lengths = tab.page.evaluate(
+        """async () => {
+             const { Series } = await import('/static/js/model.js');
+             const panel = { grouping: [], groups: null, values: ['n'],
+                             window: { kind: 'tumbling', size_seconds: 60, hop_seconds: 60 } };
+             const series = new Series(panel);
+             const found = [];
+             for (let n = 0; n < 40; n += 1) {
+               const start = new Date(60000 * n).toISOString();
+               series.merge({ window_start: start, window_end: start, state: 'final', revision: 1,
+                              values: { n }, updated_at: start }, n);
+               const newest = series.newestStart(Infinity);
+               if ([0, 11, 12, 20, 39].includes(n)) found.push(series.slots('', newest).length);
+             }
+             return found;
+           }"""
+    )
+    assert lengths == [12, 12, 13, 21, 30]
 
 
 def test_what_is_skipped_again_and_again_is_fetched_now_and_then(tab: Tab) -> None:

@@ -15,6 +15,17 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 pytestmark = needs_chromium
+# Texts that leave their panel, or end in three dots.
+CUT_OFF = """() => [...document.querySelectorAll('main article *, #verdict *')]
+  .filter((node) => node.getClientRects().length && !node.closest('.hidden, thead')
+    && [...node.childNodes].some((child) => child.nodeType === 3 && child.data.trim()))
+  .filter((node) => {
+    const around = node.closest('article, .card').getBoundingClientRect();
+    const box = node.getBoundingClientRect();
+    const dotted = getComputedStyle(node).textOverflow === 'ellipsis' && node.scrollWidth > node.clientWidth;
+    return dotted || box.right > around.right - 8 || box.left < around.left;
+  })
+  .map((node) => node.textContent.slice(0, 40))"""
 FOCUSED = "() => document.activeElement.getAttribute('aria-label') || document.activeElement.innerText"
 
 
@@ -23,6 +34,7 @@ def test_a_phone_needs_no_sideways_scrolling(browser: Browser, shop: Shop, scree
         with opened(browser, shop.address, viewport=PHONE, scheme=scheme) as tab:
             tab.wait_until_drawn()
             assert tab.page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+            assert tab.page.evaluate(CUT_OFF) == []
             tab.keep(screenshots, f"phone-{scheme}")
 
 

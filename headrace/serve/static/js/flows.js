@@ -11,7 +11,7 @@ const HEADS = [
   { text: "Kind", minor: true },
   "Source",
   { text: "Taken", number: true },
-  "Outcomes",
+  { text: "Outcomes", wide: true },
   { text: "Late", number: true },
   { text: "Kept", number: true },
   { text: "Memory", number: true, minor: true },

@@ -79,7 +79,7 @@ function ofQuery(one) {
   if (one.status === "restarting")
     found.push(finding("warn", ["sources"], "restart-storms", `${one.source} is being started again`));
   if (isLagging(one)) {
-    const text = `${one.source}: unread for ${span(one.lag.seconds)}`;
+    const text = `${one.source}: unread for ${span(one.lag.seconds)}, limit ${span(one.limits.freshness_seconds)}`;
     found.push(finding("bad", ["sources", "partitions"], "growing-lag", text));
   }
   if (isStalled(one)) {
@@ -118,7 +118,7 @@ function ofRecords({ source, last_minute: minute, limits }) {
 function ofCosts(one) {
   const found = [];
   if (isSlow(one)) {
-    const text = `${one.source}: p99 from log to table ${span(one.latency_seconds.p99)}`;
+    const text = `${one.source}: p99 from log to table ${span(one.latency_seconds.p99)}, limit ${span(one.limits.latency_seconds)}`;
     found.push(finding("warn", ["sources"], "sink-backpressure", text));
   }
   if (isGrowing(one)) {

@@ -37,7 +37,7 @@ class Page {
     this.letters = new DeadLetters(this);
     this.late = new LateEvents(this);
     this.freshness = new Freshness(this);
-    this.verdict = new Verdict(byId("verdict"), this);
+    this.verdict = new Verdict(byId("verdict"), byId("spoken"), this);
     this.lay();
   }
 

@@ -150,9 +150,10 @@ function sentence(text) {
   return /[.!?]$/.test(said) ? said : `${said}.`;
 }
 
-const look = (head) => [head.number && "number", head.minor && "minor"].filter(Boolean).join(" ") || null;
+const LOOKS = ["number", "minor", "wide"];
+const look = (head) => LOOKS.filter((name) => head[name]).join(" ") || null;
 
-/** A head is a text, or has text and number (set right), minor (left out on a phone). */
+/** A head is a text, or has text and number (set right), minor (left out on a phone), wide (a line there). */
 export function table(heads, rows, { caption = "", kind = "" } = {}) {
   const cell = (content, n, tag) => {
     const attributes = { "data-label": heads[n].text ?? heads[n], class: look(heads[n]) };

@@ -40,13 +40,12 @@ function trouble(one) {
   return 1e6 * slowSteps(one).length + (one.batch?.seconds ?? 0);
 }
 
-function facts({ batch, state, restarts }) {
+function facts({ batch, state }) {
   const lines = [
     ["Batch", batch ? span(batch.seconds) : "–"],
     ["Finished", moment(batch?.at, serverNow())],
     ["Number", count(batch?.batch_id)],
     ["State", state ? `${plain(state.rows)} rows, ${bytes(state.bytes)}` : "–"],
-    ["Restarts", count(restarts ?? 0)],
   ];
   const items = lines.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text)));
   return el("dl", { class: "facts" }, items);

@@ -1,7 +1,7 @@
 // The top line: business, pipeline, numbers. Each has a word and a reason, and a link to where it comes from.
 
-import { levelOf, whereOf } from "./alerts.js";
-import { el, patch, runbookLink, svg } from "./dom.js";
+import { groupsOf, levelOf, whereOf } from "./alerts.js";
+import { el, patch, runbookLink, setText, svg } from "./dom.js";
 import { clockTime, count, plural, span } from "./format.js";
 import { worst } from "./judge.js";
 
@@ -12,11 +12,16 @@ const MARKS = {
   none: "M7 12h10",
 };
 
+const APART = ["store", "log", "live"]; // checks that are not about a source
+
 export class Verdict {
-  constructor(root, page) {
+  /** `spoken` is a live region: it gets a verdict when it changes, not the numbers in it. */
+  constructor(root, spoken, page) {
     this.page = page;
     this.root = root;
+    this.spoken = spoken;
     this.last = "";
+    this.words = "";
   }
 
   draw() {
@@ -36,6 +41,8 @@ export class Verdict {
       this.root,
       lines.map((line) => this.card(line)),
     );
+    const words = lines.map(({ name, word }) => `${name}: ${word}`).join(". ");
+    if (this.words !== words && !words.includes("Loading")) setText(this.spoken, (this.words = words));
   }
 
   unknownBecause() {
@@ -73,7 +80,8 @@ export class Verdict {
   business() {
     const { alerts } = this.page;
     const base = { name: "Business", href: "#alerts", runbook: "incident-alerts" };
-    const [first, ...rest] = alerts.open;
+    const [group = [], ...rest] = groupsOf(alerts.open);
+    const [first] = group;
     if (!alerts.loadedAt || (alerts.problem && !first))
       return unknown(base, "alerts", alerts.problem);
     const { panels } = this.page;
@@ -81,14 +89,15 @@ export class Verdict {
     if (!first && nothing)
       return unsure(base, "Nothing yet", "No open alert, but no number either.");
     if (!first) return { ...base, level: "ok", word: "Fine", reason: "No open alert." };
-    const where = whereOf(first);
-    const more = rest.length ? ` and ${plural(rest.length, "other alert")}` : "";
+    const where = group.length > 1 ? ` (${count(group.length)} open)` : whereOf(first) && ` in ${whereOf(first)}`;
+    const others = rest.flat().length;
+    const more = others ? ` and ${plural(others, "other alert")}` : "";
     const level = levelOf(first);
     return {
       ...base,
       level,
       word: level === "bad" ? "Trouble" : "Attention",
-      reason: `${first.alert}${where ? ` in ${where}` : ""}${more}.`,
+      reason: `${first.alert}${where}${more}.`,
       runbook: first.runbook || base.runbook,
     };
   }
@@ -106,21 +115,27 @@ export class Verdict {
         runbook: "unaccounted-records",
       };
     if (!health || healthProblem) return unknown(base, "health", healthProblem);
+    const found = worst(pipeline.found);
     const wrong = (health.checks ?? []).filter((check) => check.status !== "ok");
     if (health.status !== "ok") {
-      const worst = wrong.find((check) => check.status === "down" || check.status === "failed") ?? wrong[0];
-      const more = wrong.length > 1 ? ` (and ${plural(wrong.length - 1, "other check")})` : "";
-      return {
-        ...base,
-        level: health.status === "down" ? "bad" : "warn",
-        word: health.status === "down" ? "Down" : "Attention",
-        reason: worst ? `${worst.name}: ${worst.detail}${more}` : "",
-        runbook: worst?.runbook ?? base.runbook,
-      };
+      const level = health.status === "down" ? "bad" : "warn";
+      const word = health.status === "down" ? "Down" : "Attention";
+      return { ...base, level, word, ...this.because(wrong) };
     }
-    const { level, text, runbook } = worst(pipeline.found);
+    const { level, text, runbook } = found;
     if (level !== "ok") return { ...base, level, word: "Attention", reason: `${text}.`, runbook };
     return { ...base, level: "ok", word: "Fine", reason: this.pace() };
+  }
+
+  /** As the panels say it; what these do not know, such as a store that is away, as the check says it. */
+  because(wrong) {
+    const check = wrong.find((one) => one.status === "down") ?? wrong[0];
+    const found = worst(this.page.pipeline.found);
+    if (found.level !== "ok" && !APART.includes(check?.name))
+      return { reason: `${found.text}.`, runbook: found.runbook };
+    const more = wrong.length > 1 ? ` (and ${plural(wrong.length - 1, "other check")})` : "";
+    const reason = check ? `${check.name}: ${check.detail}${more}` : "";
+    return { reason, runbook: check?.runbook ?? "restart-storms" };
   }
 
   pace() {
