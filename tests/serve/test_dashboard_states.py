@@ -95,6 +95,7 @@ def test_an_unreachable_server_is_said_everywhere_and_found_again(
         assert "no connection" in tab.text("#banner") and "below" not in tab.text("#banner")
         assert tab.page.get_attribute("#connection", "data-state") == "lost"
         assert tab.page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+        assert tab.faint_texts() == []
         tab.keep(screenshots, "unreachable")
         tab.page.unroute("**/api/**")
         tab.page.unroute("**/live?*")
@@ -156,6 +157,7 @@ def test_what_was_shown_stays_when_it_cannot_be_asked_again(tab: Tab, screenshot
     tab.wait(
         "() => document.querySelector('[data-verdict=pipeline]').innerText.includes('No news of health')"
     )
+    assert tab.faint_texts() == []
     tab.keep(screenshots, "not-refreshed")
     tab.page.unroute("**/api/**")
     tab.page.evaluate(ASK_AGAIN)

@@ -80,7 +80,8 @@ export class Flow {
     if (!this.counts?.received || !this.width) return;
     const narrow = this.width < 480;
     const labels = FATES.map((fate) => `${count(this.counts[fate.name])} ${fate.name}`);
-    const left = Math.max(narrow ? 84 : 128, widthOf(count(this.counts.received), 20) + 14);
+    const before = [widthOf(count(this.counts.received), 20), widthOf(this.rate, 12)];
+    const left = Math.max(narrow ? 84 : 128, ...before.map((width) => width + 14));
     const right = Math.max(narrow ? 0 : 220, ...labels.map((label) => widthOf(label, 14) + 12));
     const end = this.width - right;
     const scale = (n) => (n ? Math.max(THINNEST, (TALLEST * n) / this.counts.received) : 0);

@@ -11,6 +11,7 @@ import { clockTime } from "./format.js";
 import { everySecond, poll, redraw, serverNow, setServerTime, spaced } from "./frame.js";
 import { Enrichment } from "./enrichment.js";
 import { Freshness } from "./freshness.js";
+import { worst } from "./judge.js";
 import { Live } from "./live.js";
 import { Pipeline } from "./pipeline.js";
 import { Sessions } from "./sessions.js";
@@ -197,7 +198,9 @@ class Page {
 
   takePipeline(now) {
     setServerTime(now.at);
+    const before = worst(this.pipeline.found).level;
     this.pipeline.take(now);
+    if (worst(this.pipeline.found).level !== before) this.loadHealth(); // which is asked for now and then
     redraw(this.freshness);
     redraw(this.verdict);
   }

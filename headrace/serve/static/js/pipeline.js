@@ -39,6 +39,7 @@ export class Pipeline {
 
   take(now) {
     this.now = now;
+    this.found = findings(now);
     this.problem = null;
     this.sources.remember(now.sources);
     redraw(this);

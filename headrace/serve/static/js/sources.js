@@ -12,12 +12,12 @@ const STATUS = { running: "ok", restarting: "warn", stopped: "bad", unknown: "ba
 const HEADS = [
   "Source",
   "Status",
-  { text: "Records a second", number: true },
-  { text: "Latency p50 / p99", number: true },
+  { text: "Rate a second", number: true },
+  { text: "p50 / p99", number: true },
   { text: "Lag", number: true },
   { text: "Lag in time", number: true },
   { text: "Watermark", number: true },
-  { text: "Batch", number: true },
+  { text: "Batch", number: true, minor: true },
   { text: "State", number: true },
   { text: "Unaccounted", number: true },
 ];
@@ -31,7 +31,7 @@ export class Sources {
       title: "Sources",
       detail: "choose one to see its partitions",
       span: 12,
-      note: "Rates are of the last 10 seconds.",
+      note: "Rates are of the last 10 seconds; p50 and p99 from the log to the table, of the last minute.",
     });
   }
 

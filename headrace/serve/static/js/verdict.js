@@ -12,6 +12,7 @@ const MARKS = {
   none: "M7 12h10",
 };
 
+const WORDS = { warn: "Attention", bad: "Trouble" };
 const APART = ["store", "log", "live"]; // checks that are not about a source
 
 export class Verdict {
@@ -96,7 +97,7 @@ export class Verdict {
     return {
       ...base,
       level,
-      word: level === "bad" ? "Trouble" : "Attention",
+      word: WORDS[level],
       reason: `${first.alert}${where}${more}.`,
       runbook: first.runbook || base.runbook,
     };
@@ -118,12 +119,12 @@ export class Verdict {
     const found = worst(pipeline.found);
     const wrong = (health.checks ?? []).filter((check) => check.status !== "ok");
     if (health.status !== "ok") {
-      const level = health.status === "down" ? "bad" : "warn";
-      const word = health.status === "down" ? "Down" : "Attention";
-      return { ...base, level, word, ...this.because(wrong) };
+      const down = health.status === "down";
+      const level = down || found.level === "bad" ? "bad" : "warn";
+      return { ...base, level, word: down ? "Down" : WORDS[level], ...this.because(wrong) };
     }
     const { level, text, runbook } = found;
-    if (level !== "ok") return { ...base, level, word: "Attention", reason: `${text}.`, runbook };
+    if (level !== "ok") return { ...base, level, word: WORDS[level], reason: `${text}.`, runbook };
     return { ...base, level: "ok", word: "Fine", reason: this.pace() };
   }
 
