@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from headrace.ops.alert_rule import SOURCE, AlertRule, selector
-
-CHECKPOINT = "walCommit|commitOffsets|stateCommit"
-LARGE_STATE = 256 * 2**20
+from headrace.ops.limits import CHECKPOINT_SECONDS, CHECKPOINT_STEPS, LARGE_STATE, STATE_GROWTH
 
 
 def cost_rules(app: str, source: str) -> list[AlertRule]:
@@ -14,11 +12,12 @@ def cost_rules(app: str, source: str) -> list[AlertRule]:
     rows, size = f"headrace_state_rows{both}", f"headrace_state_bytes{both}"
     ratio = f"headrace_backpressure_ratio{both}"
     commit = f"headrace_trigger_duration_seconds{selector(app, source, phase='walCommit')}"
-    commits = f'headrace_trigger_duration_seconds{{app="{app}",phase=~"{CHECKPOINT}"}}'
+    steps = "|".join(CHECKPOINT_STEPS)
+    commits = f'headrace_trigger_duration_seconds{{app="{app}",phase=~"{steps}"}}'
     return [
         AlertRule(
             name="HeadraceGrowingState",
-            expr=f"headrace_state_rows{mine} > 1.5 * (headrace_state_rows{mine} offset 1d)"
+            expr=f"headrace_state_rows{mine} > {STATE_GROWTH:g} * (headrace_state_rows{mine} offset 1d)"
             f" and headrace_state_bytes{mine} > {LARGE_STATE}",
             wait="30m",
             severity="warning",
@@ -42,10 +41,10 @@ def cost_rules(app: str, source: str) -> list[AlertRule]:
         ),
         AlertRule(
             name="HeadraceFailingCheckpoint",
-            expr=f"max by (app, source) ({commits}) > 5",
+            expr=f"max by (app, source) ({commits}) > {CHECKPOINT_SECONDS:g}",
             wait="5m",
             severity="warning",
-            summary=f"{SOURCE}: writing the checkpoint takes more than 5 s",
+            summary=f"{SOURCE}: writing the checkpoint takes more than {CHECKPOINT_SECONDS:g} s",
             runbook="failing-checkpoints",
             fires_with={"app": app, "source": source},
             bad={commit: "9+0x30"},

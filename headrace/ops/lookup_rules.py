@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from headrace.app import App
 from headrace.ops.alert_rule import AlertRule, selector
-
-MOST_UNKNOWN = 0.1  # of the events with a key
+from headrace.ops.limits import UNKNOWN_KEYS
 
 
 def lookup_rules(app: App) -> list[AlertRule]:
@@ -43,10 +42,10 @@ def _unknown(app: str, enrich: str) -> AlertRule:
     share = f"sum by (app, enrich) (rate({missed}[15m])) / sum by (app, enrich) (rate({asked}[15m]))"
     return AlertRule(
         name="HeadraceUnknownKeys",
-        expr=f"{share} > {MOST_UNKNOWN:g}",
+        expr=f"{share} > {UNKNOWN_KEYS:g}",
         wait="10m",
         severity="warning",
-        summary=f"{{{{ $labels.enrich }}}}: tables do not know more than {MOST_UNKNOWN:.0%} of the keys",
+        summary=f"{{{{ $labels.enrich }}}}: tables do not know more than {UNKNOWN_KEYS:.0%} of the keys",
         runbook="unknown-keys",
         fires_with={"app": app, "enrich": enrich},
         bad={found: "0+800x60", unknown: "0+200x60"},

@@ -8,10 +8,12 @@ from typing import Any, Literal
 
 from headrace.connections import Connections
 from headrace.contracts.model import Contract
+from headrace.ops.limits import limits_of
 from headrace.ops.load import LoadedApp
 from headrace.ops.pipeline_facts import FactReader, PipelineFacts, Recent, SourceFacts
 from headrace.ops.pipeline_flows import flow_object
 from headrace.ops.pipeline_lanes import LaneFacts, lane_object
+from headrace.ops.state_size import a_day_ago, rows_in_state
 from headrace.store.totals import FATES
 
 SILENT_SECONDS = 20.0  # an engine that has not reported for so long is not known to run
@@ -118,12 +120,7 @@ def backpressure_of(facts: SourceFacts) -> float | None:
 
 
 def state_rows(facts: SourceFacts) -> int | None:
-    """Ids that Spark remembers: those that came in, less those that it removed again."""
-    if facts.report is None or "removed" not in facts.report.progress:
-        return None
-    fates = facts.totals.fates
-    added = fates.get("received", 0) - fates.get("duplicate", 0)
-    return max(0, added - int(facts.report.progress["removed"]))
+    return rows_in_state(facts.totals.fates, facts.report.progress if facts.report is not None else {})
 
 
 def as_object(facts: PipelineFacts) -> dict[str, Any]:
@@ -173,12 +170,13 @@ def _source(facts: SourceFacts, now: datetime) -> dict[str, Any]:
         "freshness_seconds": _rounded(freshness_of(facts)),
         "partitions": [_partition(facts, p, load, idle) for p in range(facts.contract.partitions)],
         "watermark": iso(watermark_of(facts, idle)),
-        "state": None if rows is None else {"rows": rows, "bytes": progress.get("state_bytes", 0)},
+        "state": None if rows is None else _state(rows, progress, now),
         "durations_ms": progress.get("durations_ms"),
         "backpressure": _rounded(backpressure_of(facts)),
         "hot_ratio": _rounded(load.ratio),
         "duplicate_ratio": _rounded(recent_share(facts.recent, "duplicate"), 4),
         "rejected_ratio": _rounded(recent_share(facts.recent, "rejected"), 4),
+        "last_minute": _last_minute(facts),
         "restarts": report.restarts if report is not None else 0,
         "failures": report.failures if report is not None else 0,
         "last_failure": report.last_failure if report is not None else None,
@@ -186,7 +184,23 @@ def _source(facts: SourceFacts, now: datetime) -> dict[str, Any]:
         "status": status_of(facts, now),
         "reported_at": iso(report.reported_at) if report is not None else None,
         "slo": slo_of(facts.contract),
+        "limits": limits_of(facts.contract).as_object(),
     }
+
+
+def _state(rows: int, progress: dict[str, Any], now: datetime) -> dict[str, Any]:
+    return {
+        "rows": rows,
+        "bytes": progress.get("state_bytes", 0),
+        "rows_a_day_ago": a_day_ago(progress, now),
+    }
+
+
+def _last_minute(facts: SourceFacts) -> dict[str, Any]:
+    """Records by fate, where that can be a surprise; and events that missed a window, by metric."""
+    counted = ("received", "rejected", "late", "duplicate")
+    sums = {fate: sum(getattr(row, fate) for row in facts.recent) for fate in counted}
+    return {**sums, "late_for": facts.recent_late}
 
 
 def slo_of(contract: Contract) -> dict[str, float | None]:

@@ -46,6 +46,7 @@ class Recent(NamedTuple):
     received: int
     duplicate: int
     rejected: int
+    late: int
     latency: float | None
 
 
@@ -60,6 +61,7 @@ class SourceFacts:
     watermark: datetime | None
     last_batch: LastBatch | None
     recent: list[Recent]
+    recent_late: dict[str, int]  # events of the last minute that missed a window, by metric
     lags: dict[int, PartitionLag] | None  # None: the broker does not answer
 
 
@@ -148,6 +150,7 @@ class FactReader:
                     "watermark": watermarks.get(query),
                     "last_batch": _last_batch(connection, query),
                     "recent": _recent(connection, query),
+                    "recent_late": _recent_late(connection, query),
                 }
             )
         others = {
@@ -179,13 +182,23 @@ def _last_batch(connection: Connection, query: str) -> LastBatch | None:
 def _recent(connection: Connection, query: str) -> list[Recent]:
     rows = connection.execute(
         "SELECT extract(epoch FROM clock_timestamp() - b.finished_at)::float8, l.partition, l.received,"
-        " l.duplicate, l.rejected, extract(epoch FROM b.finished_at - l.oldest_log_time)::float8"
+        " l.duplicate, l.rejected, l.late, extract(epoch FROM b.finished_at - l.oldest_log_time)::float8"
         " FROM headrace.batches b JOIN headrace.ledger l USING (query, batch_id)"
         " WHERE b.query = %s AND b.finished_at > clock_timestamp() - make_interval(secs => %s)"
         " ORDER BY b.finished_at DESC LIMIT %s",
         (query, RECENT_SECONDS, RECENT_ROWS),
     )
     return [Recent(*row) for row in rows]
+
+
+def _recent_late(connection: Connection, query: str) -> dict[str, int]:
+    rows = connection.execute(
+        "SELECT metric, sum(late)::bigint FROM headrace.metric_ledger JOIN headrace.batches"
+        " USING (query, batch_id) WHERE query = %s AND late > 0"
+        " AND finished_at > clock_timestamp() - make_interval(secs => %s) GROUP BY metric",
+        (query, RECENT_SECONDS),
+    )
+    return dict(rows.fetchall())
 
 
 def _watermarks(connection: Connection, queries: list[str]) -> dict[str, datetime]:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from headrace.contracts.model import Contract
 from headrace.metrics import Metric
 from headrace.ops.alert_rule import AlertRule, Series, selector
+from headrace.ops.limits import limits_of
 from headrace.ops.pipeline import HOT_SHARE, HOT_TIMES
-
-# For contracts that promise nothing.
-FRESHNESS, LATENCY, ERROR_RATE = timedelta(minutes=2), timedelta(seconds=30), 0.05
 
 
 def promised_rules(app: str, contract: Contract, metrics: list[Metric]) -> list[AlertRule]:
@@ -25,7 +21,7 @@ def promised_rules(app: str, contract: Contract, metrics: list[Metric]) -> list[
 
 
 def _lag(app: str, contract: Contract) -> AlertRule:
-    limit = (contract.freshness or FRESHNESS).total_seconds()
+    limit = limits_of(contract).freshness_seconds
     one = f"headrace_lag_seconds{selector(app, contract.name, partition='0')}"
     return AlertRule(
         name="HeadraceGrowingLag",
@@ -42,7 +38,7 @@ def _lag(app: str, contract: Contract) -> AlertRule:
 
 
 def _freshness(app: str, contract: Contract, metric: Metric) -> AlertRule:
-    limit = (contract.freshness or FRESHNESS).total_seconds()
+    limit = limits_of(contract).freshness_seconds
     one = f"headrace_metric_freshness_seconds{selector(app, contract.name, metric=metric.name)}"
     all_of_it = f"headrace_metric_freshness_seconds{selector(app, contract.name)}"
     return AlertRule(
@@ -60,7 +56,7 @@ def _freshness(app: str, contract: Contract, metric: Metric) -> AlertRule:
 
 
 def _latency(app: str, contract: Contract) -> AlertRule:
-    limit = (contract.latency or LATENCY).total_seconds()
+    limit = limits_of(contract).latency_seconds
     name = "headrace_end_to_end_latency_seconds_bucket"
 
     def series(fast: str) -> Series:
@@ -83,7 +79,7 @@ def _latency(app: str, contract: Contract) -> AlertRule:
 
 
 def _rejections(app: str, contract: Contract) -> AlertRule:
-    limit = contract.error_rate if contract.error_rate is not None else ERROR_RATE
+    limit = limits_of(contract).rejected_ratio
     rejected = f"headrace_records_total{selector(app, contract.name, fate='rejected')}"
     received = f"headrace_records_received_total{selector(app, contract.name)}"
     share = f"sum by (app, source) (rate({rejected}[5m])) / sum by (app, source) (rate({received}[5m]))"
@@ -102,8 +98,7 @@ def _rejections(app: str, contract: Contract) -> AlertRule:
 
 
 def _watermark(app: str, contract: Contract) -> AlertRule:
-    """In silence the watermark is `idleAfter` behind, and events may be up to `lateness` old."""
-    limit = (contract.idle_after + contract.lateness).total_seconds() + 60
+    limit = limits_of(contract).watermark_seconds
     delay = f"headrace_watermark_delay_seconds{selector(app, contract.name)}"
     return AlertRule(
         name="HeadraceStalledWatermark",

@@ -19,6 +19,7 @@ from py4j.protocol import Py4JError
 from headrace.errors import ServiceError
 from headrace.ops.gate_query import GateQuery
 from headrace.ops.realtime_query import RealtimeQuery
+from headrace.ops.state_size import BY_HOUR, by_hour, rows_in_state
 from headrace.store.connection import Connection, Store
 from headrace.store.reports import QueryStatus, Report, read_reports, save_report
 
@@ -107,12 +108,18 @@ class QueryReporter:
             **_plain(new[-1]),
             "removed": self.report.progress.get("removed", 0) + sum(_removed(one) for one in new),
             "spent": self._spent(),
+            BY_HOUR: self._state_by_hour(),
         }
         assert isinstance(self._gate, GateQuery)
         timed = self._gate.handler.timed
         if timed is not None and timed[0] == self._batch:
             steps = {step: round(seconds * 1000, 1) for step, seconds in timed[1].items()}
             self.report.progress["durations_ms"].update(steps)
+
+    def _state_by_hour(self) -> dict[str, int]:
+        before = self.report.progress
+        rows = rows_in_state(self.report.counted.totals.fates, before)
+        return by_hour(before.get(BY_HOUR, {}), rows, datetime.now(UTC))
 
     def _spent(self) -> dict[str, float]:
         """Seconds in each step since the first report; a restarted query has a handler that begins at 0."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from headrace.ops.alert_rule import SOURCE, AlertRule, selector
-
-LATE, DUPLICATE, LATE_FOR_METRIC = 0.05, 0.1, 0.02  # of the records
+from headrace.ops.limits import DUPLICATE, LATE, LATE_FOR_METRIC
 
 
 def surprise_rules(app: str, source: str) -> list[AlertRule]:

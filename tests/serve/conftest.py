@@ -7,15 +7,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import psycopg
 import pytest
 
 from headrace.local.scratch_store import scratch_store
+from headrace.local.services import Services
+from tests.serve.browser import DESK, Tab, chromium, opened
 from tests.serve.flow_rows import seed_join, seed_signals
 from tests.serve.running import running_server
 from tests.serve.seed import Seed, connections_to, seed_visits, visit
+from tests.serve.shop import Shop, open_shop, raise_alert, reject, wait_for_broker
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 _numbers = itertools.count()
 
@@ -79,3 +87,37 @@ def sample(new_database: Callable[[], str]) -> Iterator[Sample]:
         httpx.Client(base_url=inside, timeout=20, headers={"Authorization": "Bearer all"}) as insider,
     ):
         yield Sample(seed, url, address, client, insider, now)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def screenshots(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("dashboard")
+    yield folder
+    request.config.pluginmanager.getplugin("terminalreporter").write_line(f"\nscreenshots: {folder}")
+
+
+@pytest.fixture(scope="module")
+def shop(services: Services, new_database: Callable[[], str]) -> Iterator[Shop]:
+    """An hour of rows, a rejected record and an alert."""
+    with open_shop(services, new_database(), "dashboard_") as shop:
+        now = datetime.now(UTC)
+        shop.seed.fill(45, now)
+        shop.seed.batch(now, events=4, late=3)
+        reject(shop.connections, shop.seed.loaded)
+        raise_alert(shop.connections.store_url)
+        shop.start()
+        wait_for_broker(shop.address)
+        yield shop
+
+
+@pytest.fixture
+def tab(browser: Browser, shop: Shop) -> Iterator[Tab]:
+    with opened(browser, shop.address, viewport=DESK) as tab:
+        tab.wait_until_drawn()
+        yield tab

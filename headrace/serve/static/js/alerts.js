@@ -2,12 +2,13 @@
 
 import { get } from "./api.js";
 import { el, runbookLink, patch } from "./dom.js";
-import { age, moment, plural, span } from "./format.js";
+import { count, moment, plural, span } from "./format.js";
 import { redraw, serverNow } from "./frame.js";
 import { MARKS, Panel } from "./panel.js";
 
 const MOST = 200;
-const SHOWN = 8;
+const SHOWN = 8; // names
+const NAMED = 4; // groups of one name
 const LINGER_MS = 60_000;
 const GRAVITY = { critical: 0, warning: 1, info: 2 };
 
@@ -15,6 +16,16 @@ const gravity = (alert) => GRAVITY[alert.severity] ?? 1;
 
 /** The groups that it is about: almaty, or nothing for the total. */
 export const whereOf = (alert) => Object.values(alert.dimensions ?? {}).join(" · ");
+
+/** Open alerts of the same name together, the gravest first and in each the newest first. */
+export function groupsOf(open) {
+  const groups = new Map();
+  for (const alert of open) {
+    const key = `${alert.alert}|${alert.severity}`;
+    groups.set(key, [...(groups.get(key) ?? []), alert]);
+  }
+  return [...groups.values()];
+}
 
 /** ok once it is over, bad if it is critical. */
 export function levelOf(alert) {
@@ -85,29 +96,30 @@ export class Alerts {
       );
     } else {
       this.panel.ready();
-      const shown = [...open.slice(0, SHOWN), ...ended.slice(0, 3)];
+      const groups = groupsOf(open);
+      const shown = [...groups.slice(0, SHOWN), ...ended.slice(0, 3).map((alert) => [alert])];
+      const more = groups.slice(SHOWN).flat().length;
       patch(
         this.panel.body,
         el(
           "ul",
           { class: "alerts" },
-          shown.map((alert) => this.one(alert, now)),
+          shown.map((alerts) => this.group(alerts, now)),
         ),
-        open.length > SHOWN
-          ? el("p", { class: "quiet-text" }, `and ${plural(open.length - SHOWN, "more open alert")}`)
-          : null,
+        more ? el("p", { class: "quiet-text" }, `and ${plural(more, "more open alert")}`) : null,
       );
     }
     this.tick();
   }
 
-  one(alert, now) {
+  /** Alerts of one name: the newest in full, the others by their groups. */
+  group(alerts, now) {
+    const [alert, ...others] = alerts;
     const level = levelOf(alert);
     const word = alert.state === "resolved" ? alert.resolution || "resolved" : alert.severity;
-    const open = span(Math.max(0, (now - Date.parse(alert.opened_at)) / 1000));
     return el(
       "li",
-      { class: level },
+      { class: level, "data-key": alert.alert },
       el("span", { class: `badge ${level}`, "aria-hidden": "true" }, MARKS[level]),
       el(
         "div",
@@ -116,14 +128,15 @@ export class Alerts {
           "p",
           { class: "headline" },
           el("b", {}, alert.alert),
-          ` ${whereOf(alert)}`,
+          others.length ? ` ${count(alerts.length)} open` : ` ${whereOf(alert)}`,
           el("span", { class: `word ${level}` }, word),
         ),
         el("p", {}, alert.message ?? ""),
+        others.length ? el("p", { class: "quiet-text" }, alsoIn(others)) : null,
         el(
           "p",
           { class: "quiet-text" },
-          `since ${moment(alert.opened_at, now)} (${open}) · `,
+          `${sinceWhen(alerts, now)} · `,
           runbookLink(alert.runbook) ?? runbookLink("incident-alerts"),
         ),
       ),
@@ -132,8 +145,23 @@ export class Alerts {
 
   tick() {
     if (!this.loadedAt) return;
+    const text = plural(this.open.length, "open alert");
     const [worst] = this.open;
-    const level = worst ? levelOf(worst) : "ok";
-    this.panel.freshness(`as of ${age(serverNow() - this.loadedAt)}`, level, "incident-alerts");
+    const found = worst ? [{ level: levelOf(worst), text, runbook: "incident-alerts" }] : [];
+    this.panel.stand({ at: this.loadedAt, problem: this.problem, found });
   }
+}
+
+function alsoIn(others) {
+  const named = others.map(whereOf).filter(Boolean).slice(0, NAMED).join(", ");
+  const more = others.length > NAMED ? ` and ${count(others.length - NAMED)} more` : "";
+  return named ? `also ${named}${more}` : `and ${count(others.length)} more`;
+}
+
+function sinceWhen(alerts, now) {
+  const newest = Date.parse(alerts[0].opened_at);
+  const oldest = Math.min(...alerts.map((alert) => Date.parse(alert.opened_at)));
+  const open = span(Math.max(0, Math.round((now - oldest) / 1000)));
+  const last = alerts.length > 1 ? `, the newest ${moment(newest, now)}` : "";
+  return `since ${moment(oldest, now)} (${open})${last}`;
 }

@@ -41,15 +41,14 @@ export async function get(path, parameters) {
       signal: AbortSignal.timeout(PATIENCE_MS),
     });
   } catch (error) {
-    throw new Problem(
-      0,
-      error.name === "TimeoutError" ? "the server did not answer in 10 s" : "no connection",
-    );
+    if (error.name === "TimeoutError") throw new Problem(504, "the server did not answer in 10 s");
+    throw new Problem(0, "no connection");
   }
   const body = await answer.json().catch(() => null);
   if (!answer.ok) {
     throw new Problem(answer.status, body?.detail || body?.title || `the server answered ${answer.status}`);
   }
+  if (body === null) throw new Problem(502, "the answer could not be read");
   return body;
 }
 

@@ -25,7 +25,8 @@ export function legend() {
 
 export function makePanel(shown, page, first) {
   if (shown.shape === "top" || shown.shape === "ranking") return new ListPanel(shown, page, 4);
+  const low = window.matchMedia("(max-width: 700px)").matches;
   if (shown.shape === "groups")
-    return new ChartPanel(shown, page, 12, { height: first ? 132 : 96, tall: first });
+    return new ChartPanel(shown, page, 12, { height: first && !low ? 132 : 96, tall: first });
   return new ChartPanel(shown, page, 4, { height: 112, tall: false });
 }

@@ -137,7 +137,7 @@ export class Columns {
       return [
         svg("rect", { class: "gap", x: (x + step / 2 - 0.5).toFixed(2), y: floor - 2, width: 1, height: 2 }),
       ];
-    const inset = Math.min(2, step * 0.14);
+    const inset = Math.min(3, step * 0.14);
     const width = step - 2 * inset;
     const top = y(slot.high);
     const bottom = slot.low === undefined || slot.low === null ? floor : y(slot.low);

@@ -6,7 +6,6 @@ import { count, share, since, span } from "./format.js";
 import { judged, scrolling, table } from "./panel.js";
 import { Polled } from "./polled.js";
 
-const FEW = 0.9; // of the keys; below it an alert fires
 const HEADS = [
   "Enriched stream",
   { text: "Hit rate", number: true },
@@ -19,13 +18,14 @@ const HEADS = [
 ];
 
 export class Enrichment extends Polled {
-  constructor() {
+  constructor(page) {
     super({
       title: "Enrichment",
       detail: "tables as they were at the event's time",
       span: 12,
       note: "Hit rate: of the events that name a key, the share that the tables knew.",
     });
+    this.page = page;
     this.root.hidden = true;
   }
 
@@ -38,12 +38,18 @@ export class Enrichment extends Polled {
     super.draw();
   }
 
-  get troubled() {
-    return this.streams.some((one) => isPoor(one) || one.tables.some((known) => known.problem));
+  judge() {
+    const finding = (text) => ({ level: "warn", text, runbook: "unknown-keys" });
+    return this.streams.flatMap((one) => [
+      ...(this.isPoor(one) ? [finding(`${one.name}: many keys are unknown`)] : []),
+      ...one.tables.filter((known) => known.problem).map((known) => finding(`${known.name} cannot be read`)),
+    ]);
   }
 
-  judge() {
-    return { level: this.troubled ? "warn" : "ok", runbook: "unknown-keys" };
+  /** As the alert rule has it; before the limits are known nobody is judged. */
+  isPoor(stream) {
+    const most = this.page.pipeline.now?.sources[0]?.limits.unknown_keys_ratio ?? 1;
+    return stream.hit_rate !== null && 1 - stream.hit_rate > most;
   }
 
   drawBody() {
@@ -56,7 +62,7 @@ export class Enrichment extends Polled {
       return;
     }
     this.panel.ready();
-    const rows = this.streams.flatMap((one) => rowsOf(one));
+    const rows = this.streams.flatMap((one) => rowsOf(one, this.isPoor(one)));
     patch(
       this.panel.body,
       scrolling("Enrichment", table(HEADS, rows, { caption: "Enrichment", kind: "cards" })),
@@ -64,22 +70,18 @@ export class Enrichment extends Polled {
   }
 }
 
-function isPoor(stream) {
-  return stream.hit_rate !== null && stream.hit_rate < FEW;
-}
-
 /** A row for each table; the counts are those of the stream, and stand in its first row. */
-function rowsOf(stream) {
-  const { found: atOnce = 0, retried = 0, no_key: noKey = 0, unknown: kept = 0, dead_lettered: dead = 0 } = stream.counts;
-  const found = atOnce + retried;
-  const unknown = kept + dead;
+function rowsOf(stream, poor) {
+  const counts = stream.counts;
+  const found = (counts.found ?? 0) + (counts.retried ?? 0);
+  const unknown = (counts.unknown ?? 0) + (counts.dead_lettered ?? 0);
   const rate = stream.hit_rate === null ? "–" : share(found, found + unknown);
   return (stream.tables.length ? stream.tables : [null]).map((known, n) => [
     n ? "" : stream.name,
-    n ? "" : judged(rate, isPoor(stream) ? "warn" : "none"),
+    n ? "" : judged(rate, poor ? "warn" : "none"),
     n ? "" : count(found),
     n ? "" : count(unknown),
-    n ? "" : count(noKey),
+    n ? "" : count(counts.no_key ?? 0),
     known ? known.name : "not read yet",
     known ? count(known.rows) : "–",
     known ? readOf(known) : "–",

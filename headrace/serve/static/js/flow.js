@@ -79,8 +79,10 @@ export class Flow {
   drawPicture() {
     if (!this.counts?.received || !this.width) return;
     const narrow = this.width < 480;
-    const left = narrow ? 98 : 128;
-    const right = narrow ? 132 : 220;
+    const labels = FATES.map((fate) => `${count(this.counts[fate.name])} ${fate.name}`);
+    const before = [widthOf(count(this.counts.received), 20), widthOf(this.rate, 12)];
+    const left = Math.max(narrow ? 84 : 128, ...before.map((width) => width + 14));
+    const right = Math.max(narrow ? 0 : 220, ...labels.map((label) => widthOf(label, 14) + 12));
     const end = this.width - right;
     const scale = (n) => (n ? Math.max(THINNEST, (TALLEST * n) / this.counts.received) : 0);
     const parts = [];
@@ -110,6 +112,13 @@ export class Flow {
       text("flow-label", x, y + 13, `${share(n, this.counts.received) || "0 %"}${wide}`),
     ];
   }
+}
+
+const brush = document.createElement("canvas").getContext("2d");
+
+function widthOf(label, size) {
+  brush.font = `650 ${size}px ${getComputedStyle(document.body).fontFamily}`;
+  return Math.ceil(brush.measureText(label).width);
 }
 
 function band(x1, y1, x2, y2, thick, kind) {

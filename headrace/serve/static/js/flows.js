@@ -3,14 +3,15 @@
 
 import { el, patch } from "./dom.js";
 import { bytes, count, span } from "./format.js";
-import { Panel, scrolling, table } from "./panel.js";
+import { hasRun } from "./judge.js";
+import { judged, Panel, scrolling, table } from "./panel.js";
 
 const HEADS = [
   "Flow",
   { text: "Kind", minor: true },
   "Source",
   { text: "Taken", number: true },
-  "Outcomes",
+  { text: "Outcomes", wide: true },
   { text: "Late", number: true },
   { text: "Kept", number: true },
   { text: "Memory", number: true, minor: true },
@@ -45,14 +46,15 @@ export class Flows {
       this.panel.body,
       rows.length ? scrolling("Flows", table(HEADS, rows, { caption: "Flows", kind: "cards" })) : null,
       scored.map(([name, decisions]) => el("p", { class: "signals" }, `${name}: ${inWords(decisions)}`)),
-      lanes.map((lane) => el("p", { class: "lane" }, laneInWords(lane))),
+      lanes.map((lane) => laneLine(lane)),
     );
   }
 }
 
-/** Whether an engine has ever told of the lane. */
-export function hasRun(lane) {
-  return lane.status !== "unknown" || Boolean(lane.at);
+function laneLine(lane) {
+  const well = lane.status === "running" || !hasRun(lane);
+  const cause = lane.last_failure && !well ? el("span", {}, ` · ${lane.last_failure}`) : null;
+  return el("p", { class: "lane" }, judged(laneInWords(lane), well ? "none" : "bad"), cause);
 }
 
 function laneInWords(lane) {

@@ -1,7 +1,7 @@
 // Every metric against its target, also those without a panel.
 
 import { patch, runbookLink } from "./dom.js";
-import { age, count, moment, plural, span } from "./format.js";
+import { count, moment, plural, span } from "./format.js";
 import { serverNow } from "./frame.js";
 import { judged, Panel, scrolling, table } from "./panel.js";
 
@@ -64,12 +64,11 @@ export class Freshness {
     const stale = [...this.page.catalogue.keys()].filter(
       (name) => this.page.standing.judge(name).level === "bad",
     );
-    this.panel.freshness(
-      stale.length
-        ? `${plural(stale.length, "metric")} behind the target`
-        : `as of ${age(serverNow() - this.page.catalogueAt)}`,
-      stale.length ? "bad" : "ok",
-      "stale-metric",
-    );
+    const text = `${plural(stale.length, "metric")} behind the limit`;
+    this.panel.stand({
+      at: this.page.catalogueAt,
+      problem: this.page.catalogueProblem,
+      found: stale.length ? [{ level: "bad", text, runbook: "stale-metric" }] : [],
+    });
   }
 }

@@ -4,14 +4,16 @@ import { Alerts } from "./alerts.js";
 import { get } from "./api.js";
 import { legend, makePanel } from "./business.js";
 import { hatching } from "./columns.js";
+import { Connection } from "./connection.js";
+import { Declared } from "./declared.js";
 import { setChildren, setText } from "./dom.js";
 import { clockTime } from "./format.js";
 import { everySecond, poll, redraw, serverNow, setServerTime, spaced } from "./frame.js";
 import { Enrichment } from "./enrichment.js";
 import { Freshness } from "./freshness.js";
+import { worst } from "./judge.js";
 import { Live } from "./live.js";
 import { Pipeline } from "./pipeline.js";
-import { Panel } from "./panel.js";
 import { Sessions } from "./sessions.js";
 import { askForToken } from "./sign-in.js";
 import { Standing } from "./standing.js";
@@ -24,35 +26,40 @@ const byId = (id) => document.getElementById(id);
 class Page {
   constructor() {
     this.panels = [];
-    this.connected = null;
-    this.lostAt = 0;
+    this.connection = new Connection();
+    this.declared = new Declared((problem) => this.noPanels(problem));
     this.catalogue = null;
     this.standing = new Standing(this);
     this.alerts = new Alerts();
     this.reloadAlerts = spaced(2, () => this.alerts.load());
     this.pipeline = new Pipeline(this);
-    this.enrichment = new Enrichment();
-    this.sessions = new Sessions((roots) => this.alerts.root.after(...roots));
-    this.letters = new DeadLetters();
-    this.late = new LateEvents();
+    this.enrichment = new Enrichment(this);
+    this.sessions = new Sessions(this, (roots) => this.alerts.root.after(...roots));
+    this.letters = new DeadLetters(this);
+    this.late = new LateEvents(this);
     this.freshness = new Freshness(this);
-    this.verdict = new Verdict(byId("verdict"), this);
+    this.verdict = new Verdict(byId("verdict"), byId("spoken"), this);
     this.lay();
   }
 
   lay() {
     document.body.append(hatching());
     setChildren(byId("legend"), legend());
-    this.waiting = [12, 4, 4, 4].map((span) => new Panel({ title: "Loading", span, tall: span === 12 }).root);
-    setChildren(byId("business-panels"), this.waiting, this.alerts.root);
+    setChildren(byId("business-panels"), this.declared.roots, this.alerts.root);
     setChildren(byId("pipeline-panels"), this.pipeline.roots, this.enrichment.root);
     setChildren(byId("trouble-panels"), this.letters.root, this.late.root, this.freshness.root);
     this.verdict.draw();
   }
 
   async start() {
-    await this.loadPanels();
+    const first = await this.declared.ask();
+    this.startPolls();
+    const { app, items } = first ?? (await this.declared.atLast());
+    this.layPanels(app, items);
     this.follow();
+  }
+
+  startPolls() {
     poll(10, () => this.loadHealth());
     poll(10, () => this.loadCatalogue());
     poll(20, () => this.alerts.load());
@@ -66,20 +73,9 @@ class Page {
     everySecond(() => this.tick());
   }
 
-  /** The panels decide what is followed, so nothing else starts before they are known. */
-  async loadPanels() {
-    let pause = 500;
-    let found = null;
-    while (!found) {
-      found = await get("panels").catch(async (problem) => {
-        if (problem.status === 401) return askForToken();
-        this.lost(problem.message);
-        await new Promise((done) => setTimeout(done, pause));
-        pause = Math.min(pause * 2, 10_000);
-        return null;
-      });
-    }
-    this.layPanels(found.app, found.items);
+  noPanels(problem) {
+    if (problem.status === 0) this.lost(problem.message);
+    redraw(this.verdict);
   }
 
   layPanels(app, items) {
@@ -87,18 +83,7 @@ class Page {
     document.title = `${app} · Headrace`;
     const firstGroups = items.findIndex((one) => one.shape === "groups");
     this.panels = items.map((shown, n) => makePanel(shown, this, n === firstGroups));
-    const grid = byId("business-panels");
-    if (items.length)
-      setChildren(
-        grid,
-        this.panels.map((panel) => panel.root),
-        this.alerts.root,
-      );
-    else {
-      const none = new Panel({ title: "Metrics", span: 4 });
-      none.empty("The app declares no metric", "app.metric(...) declares one, app.panel(...) shows it.");
-      setChildren(grid, none.root, this.alerts.root);
-    }
+    this.declared.lay(this.panels.map((panel) => panel.root));
   }
 
   follow() {
@@ -148,19 +133,18 @@ class Page {
     this.refresh();
   }
 
+  /** What is not pushed, or may have been missed. */
   refresh() {
-    this.alerts.load();
+    const parts = [this.alerts, this.letters, this.late, this.sessions, this.enrichment];
+    for (const part of parts) part.load();
     this.loadPipeline();
     this.loadHealth();
     this.loadCatalogue();
   }
 
   found() {
-    const again = this.connected === false;
-    this.connected = true;
-    byId("banner").hidden = true;
-    document.body.classList.remove("lost");
-    this.connection("live", "Live");
+    const again = this.connection.isLost;
+    this.connection.found();
     // Rows are resumed by the cursor; what is polled may be old.
     if (again) this.refresh();
     redraw(this.verdict);
@@ -176,23 +160,8 @@ class Page {
   }
 
   lost(reason) {
-    if (this.connected !== false) this.lostAt = serverNow();
-    this.connected = false;
-    this.lostBecause = reason;
-    document.body.classList.add("lost");
-    this.connection("lost", "Disconnected");
-    setText(
-      byId("banner"),
-      `Disconnected since ${clockTime(this.lostAt)}: ${reason}. The numbers below are from then;` +
-        " the page tries again by itself.",
-    );
-    byId("banner").hidden = false;
+    this.connection.lost(reason);
     redraw(this.verdict);
-  }
-
-  connection(state, text) {
-    byId("connection").dataset.state = state;
-    setText(byId("connection-text"), text);
   }
 
   async loadHealth() {
@@ -229,7 +198,9 @@ class Page {
 
   takePipeline(now) {
     setServerTime(now.at);
+    const before = worst(this.pipeline.found).level;
     this.pipeline.take(now);
+    if (worst(this.pipeline.found).level !== before) this.loadHealth(); // which is asked for now and then
     redraw(this.freshness);
     redraw(this.verdict);
   }

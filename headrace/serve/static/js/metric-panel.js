@@ -102,8 +102,11 @@ export class MetricPanel {
   }
 
   tick() {
+    if (this.problem && this.series.isEmpty) return;
     const { text, level } = this.page.standing.inWords(this.shown.metric, this.series.updatedAt);
-    this.panel.freshness(text, level, "stale-metric");
+    if (this.problem && level !== "bad")
+      this.panel.freshness(`not refreshed: ${this.problem.message} · ${text}`, "warn", "restart-storms");
+    else this.panel.freshness(text, level, "stale-metric");
   }
 
   state(row) {

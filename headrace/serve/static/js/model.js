@@ -3,6 +3,7 @@
 import { toNumber } from "./format.js";
 
 export const SLOTS = 30;
+const FEWEST_SLOTS = 12; // a young metric has wide columns, not a wide gap
 const MOST_GROUPS = 24;
 const CORRECTION_SHOWN_MS = 60_000;
 const FEWEST_TO_CLIP = 8;
@@ -66,11 +67,19 @@ export class Series {
     return newest;
   }
 
-  /** SLOTS windows of a group, oldest first; null where there is no row. */
+  /** How many windows are drawn: as far back as there are rows, within bounds. */
+  length(newest) {
+    const starts = [...this.groups.values()].flatMap((windows) => [...windows.keys()]);
+    const back = Math.round((newest - Math.min(newest, ...starts)) / this.hop) + 1;
+    return Math.min(SLOTS, Math.max(FEWEST_SLOTS, back));
+  }
+
+  /** The windows of a group that are drawn, oldest first; null where there is no row. */
   slots(group, newest) {
     const windows = this.groups.get(group) ?? new Map();
-    return Array.from({ length: SLOTS }, (_, n) => {
-      const start = newest - (SLOTS - 1 - n) * this.hop;
+    const length = this.length(newest);
+    return Array.from({ length }, (_, n) => {
+      const start = newest - (length - 1 - n) * this.hop;
       return { start, end: start + this.size, row: windows.get(start) ?? null };
     });
   }

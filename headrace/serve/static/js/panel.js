@@ -1,9 +1,14 @@
 // The frame that every panel has: a title, a body with its states, and a line that says how fresh it is.
 
 import { el, patch, runbookLink, setChildren, setText } from "./dom.js";
+import { age } from "./format.js";
+import { serverNow } from "./frame.js";
+import { worst } from "./judge.js";
 
 export const MARKS = { ok: "✓", warn: "!", bad: "✕", none: "·" };
-const WORDS = { ok: "on time", warn: "look", bad: "red", none: "" };
+const WORDS = { ok: "well", warn: "attention", bad: "trouble", none: "" };
+const OLD_SECONDS = 60;
+const NO_ANSWER = "restart-storms"; // the runbook for a part that does not answer
 let panels = 0;
 
 export class Panel {
@@ -45,6 +50,7 @@ export class Panel {
       "loading",
       el("div", { class: "skeleton", "aria-hidden": "true" }),
       el("p", { class: "hidden" }, "Loading"),
+      el("p", { class: "slow" }, "The server is slow to answer."),
     );
     this.root.setAttribute("aria-busy", "true");
   }
@@ -53,21 +59,35 @@ export class Panel {
     this.show("empty", el("p", { class: "headline" }, text), hint ? el("p", {}, hint) : null);
   }
 
+  /** There is nothing to show yet. The page asks again by itself; who does not want to wait presses a button. */
   failed(problem, again) {
+    if (problem.status === 403) {
+      this.show("error", el("p", { class: "headline" }, "Not visible to you"), el("p", {}, problem.message));
+      return;
+    }
+    const offline = problem.status === 0;
     this.show(
-      "error",
-      el("p", { class: "headline" }, problem.status === 403 ? "Not visible to you" : "Could not load this"),
-      el("p", {}, problem.message),
-      problem.status === 403
-        ? null
-        : el("button", { type: "button", "data-key": "again", on: { click: again } }, "Try again"),
+      offline ? "disconnected" : "error",
+      el("p", { class: "headline" }, offline ? "No connection" : "Could not load this"),
+      el("p", {}, offline ? "Shown as soon as the server answers." : sentence(problem.message)),
+      el("button", { type: "button", "data-key": "again", on: { click: again } }, "Try again"),
     );
+    this.freshness("nothing to show yet", offline ? "none" : "warn", NO_ANSWER);
   }
 
   show(view, ...content) {
     this.root.dataset.view = view;
     this.root.removeAttribute("aria-busy");
     patch(this.message, ...content);
+  }
+
+  /** The gravest finding, whether the last answer failed, and from when all of it is. */
+  stand({ at, found = [], problem = null, old = OLD_SECONDS }) {
+    const ms = serverNow() - at;
+    const silent = problem ? `not refreshed: ${problem.message}` : ms > old * 1000 ? "not refreshed" : "";
+    const first = worst(found.length || !silent ? found : [{ level: "warn", text: "", runbook: NO_ANSWER }]);
+    const text = [first.text, silent, `as of ${age(ms)}`].filter(Boolean).join(" · ");
+    this.freshness(text, first.level, first.runbook);
   }
 
   /** `level` is ok, warn, bad or none; a red panel says what to do. */
@@ -124,9 +144,16 @@ export class Panel {
   }
 }
 
-const look = (head) => [head.number && "number", head.minor && "minor"].filter(Boolean).join(" ") || null;
+/** What a server says, as a sentence. */
+function sentence(text) {
+  const said = text.charAt(0).toUpperCase() + text.slice(1);
+  return /[.!?]$/.test(said) ? said : `${said}.`;
+}
 
-/** A head is a text, or has text and number (set right), minor (left out on a phone). */
+const LOOKS = ["number", "minor", "wide"];
+const look = (head) => LOOKS.filter((name) => head[name]).join(" ") || null;
+
+/** A head is a text, or has text and number (set right), minor (left out on a phone), wide (a line there). */
 export function table(heads, rows, { caption = "", kind = "" } = {}) {
   const cell = (content, n, tag) => {
     const attributes = { "data-label": heads[n].text ?? heads[n], class: look(heads[n]) };
@@ -174,12 +201,12 @@ export function bar(part, whole, kind = "") {
 /** A list of bars: each has an item, a size, and the size as text. */
 export function ranked(entries, { kind = "", code = false } = {}) {
   const most = Math.max(0, ...entries.map((entry) => entry.size));
-  const items = entries.map(({ item, size, text }) =>
+  const items = entries.map(({ item, size, text, kind: own }) =>
     el(
       "li",
       {},
       el("span", { class: code ? "item code" : "item" }, item),
-      bar(size, most, kind),
+      bar(size, most, own ?? kind),
       el("span", { class: "value" }, text),
     ),
   );
@@ -194,7 +221,7 @@ export function scrolling(label, content) {
 
 /** A text with the mark of its level. */
 export function judged(text, level, ...more) {
-  if (level === "none") return el("span", {}, text);
+  if (level === "none") return el("span", {}, text, ...more);
   const mark = el("span", { class: `badge ${level}`, "aria-hidden": "true" }, MARKS[level]);
   return el("span", { class: `judged ${level}` }, mark, text, ...more);
 }

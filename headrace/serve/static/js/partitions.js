@@ -12,8 +12,8 @@ const HEADS = [
   { text: "Lag in time", number: true },
   { text: "Clock", number: true },
   { text: "Behind", number: true },
-  { text: "Late before", number: true },
-  { text: "Read to", number: true },
+  { text: "Late before", number: true, minor: true },
+  { text: "Read to", number: true, minor: true },
   "Share",
   "Marks",
 ];

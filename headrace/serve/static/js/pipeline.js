@@ -1,29 +1,35 @@
 // The pipeline: what it is right now, which source is looked at, and how its panels stand.
 
-import { age } from "./format.js";
-import { redraw, serverNow } from "./frame.js";
+import { redraw } from "./frame.js";
 import { Flow } from "./flow.js";
-import { Flows, hasRun } from "./flows.js";
+import { Flows } from "./flows.js";
+import { findings } from "./judge.js";
 import { Partitions } from "./partitions.js";
-import { isLagging, Sources } from "./sources.js";
+import { Sources } from "./sources.js";
 import { Timings } from "./timings.js";
 
-const OLD_MS = 30_000;
+const OLD_SECONDS = 30;
 const ALL = "";
 
 export class Pipeline {
   constructor(page) {
     this.page = page;
     this.now = null;
+    this.found = [];
     this.chosen = ALL;
     this.flow = new Flow();
     this.timings = new Timings();
     this.sources = new Sources((name) => this.choose(name));
     this.partitions = new Partitions();
     this.flows = new Flows();
-    const parts = [this.flow, this.timings, this.sources, this.partitions, this.flows];
-    this.panels = parts.map((part) => part.panel);
-    this.roots = this.panels.map((panel) => panel.root);
+    this.parts = Object.entries({
+      flow: this.flow,
+      timings: this.timings,
+      sources: this.sources,
+      partitions: this.partitions,
+      flows: this.flows,
+    });
+    this.roots = this.parts.map(([, part]) => part.panel.root);
   }
 
   choose(name) {
@@ -33,6 +39,7 @@ export class Pipeline {
 
   take(now) {
     this.now = now;
+    this.found = findings(now);
     this.problem = null;
     this.sources.remember(now.sources);
     redraw(this);
@@ -47,10 +54,15 @@ export class Pipeline {
     return this.now?.sources.find((one) => one.source === name) ?? null;
   }
 
+  /** What is wrong, as the panel of that name says it. */
+  about(name) {
+    return this.found.filter((one) => one.panels.includes(name));
+  }
+
   draw() {
     if (!this.now) {
       if (!this.problem) return;
-      for (const panel of this.panels) panel.failed(this.problem, () => this.page.loadPipeline());
+      for (const [, part] of this.parts) part.panel.failed(this.problem, () => this.page.loadPipeline());
       return;
     }
     const all = this.now.sources;
@@ -66,20 +78,10 @@ export class Pipeline {
 
   tick() {
     if (!this.now) return;
-    const { sources } = this.now;
-    const ms = serverNow() - Date.parse(this.now.at);
-    const text = `as of ${age(ms)}`;
-    const well = ms > OLD_MS ? "warn" : "ok";
-    const is = (status) => sources.some((one) => one.status === status);
-    const leak = sources.some((one) => one.unaccounted);
-    const hot = sources.some((one) => one.partitions?.some((p) => p.hot));
-    const unstable = is("stopped") || is("restarting");
-    const level = is("stopped") || sources.some(isLagging) ? "bad" : unstable ? "warn" : well;
-    this.flow.panel.freshness(text, leak ? "bad" : well, leak ? "unaccounted-records" : "growing-lag");
-    this.sources.panel.freshness(text, level, unstable ? "restart-storms" : "growing-lag");
-    this.partitions.panel.freshness(text, hot ? "warn" : well, hot ? "hot-partitions" : "growing-lag");
-    this.timings.panel.freshness(text, well, "failing-checkpoints");
-    const laneDown = (this.now.lanes ?? []).some((lane) => hasRun(lane) && lane.status !== "running");
-    this.flows.panel.freshness(text, laneDown ? "bad" : well, laneDown ? "realtime-lane" : "growing-state");
+    this.found = findings(this.now);
+    const { problem } = this;
+    const at = Date.parse(this.now.at);
+    for (const [name, part] of this.parts)
+      part.panel.stand({ at, problem, found: this.about(name), old: OLD_SECONDS });
   }
 }

@@ -1,6 +1,5 @@
 // A panel that asks again and again; what it shows stays when an answer fails.
 
-import { age } from "./format.js";
 import { redraw, serverNow } from "./frame.js";
 import { Panel } from "./panel.js";
 
@@ -31,14 +30,12 @@ export class Polled {
     this.tick();
   }
 
+  /** What is wrong with what is shown: findings, see judge.js. */
+  judge() {
+    return [];
+  }
+
   tick() {
-    if (this.at === null) return;
-    const { level, runbook } = this.judge();
-    const trouble = this.problem ? `; not refreshed: ${this.problem.message}` : "";
-    this.panel.freshness(
-      `as of ${age(serverNow() - this.at)}${trouble}`,
-      this.problem ? "warn" : level,
-      runbook,
-    );
+    if (this.at !== null) this.panel.stand({ at: this.at, problem: this.problem, found: this.judge() });
   }
 }

@@ -3,25 +3,41 @@
 import { get } from "./api.js";
 import { el, patch } from "./dom.js";
 import { count, plain, span, toNumber, withUnit } from "./format.js";
+import { isLagging } from "./judge.js";
 import { shortName } from "./metric-panel.js";
-import { scrolling, table } from "./panel.js";
+import { Panel, scrolling, table } from "./panel.js";
 import { Polled } from "./polled.js";
 
 export class Sessions {
-  /** `added` gets the panels when they are known. */
-  constructor(added) {
+  /** `added` gets the panels when they are known; until then there is one only if it has to say why not. */
+  constructor(page, added) {
+    this.page = page;
     this.added = added;
     this.shown = null;
+    this.unknown = null;
   }
 
   async load() {
     if (!this.shown) {
-      const { items } = await get("sessions").catch(() => ({ items: null }));
-      if (!items) return;
-      this.shown = items.map((one) => new SessionPanel(one));
+      try {
+        const { items } = await get("sessions");
+        this.shown = items.map((one) => new SessionPanel(one, this.page));
+      } catch (problem) {
+        this.failed(problem);
+        return;
+      }
+      this.unknown?.root.remove();
       this.added(this.shown.map((panel) => panel.root));
     }
     await Promise.all(this.shown.map((panel) => panel.load()));
+  }
+
+  failed(problem) {
+    if (!this.unknown) {
+      this.unknown = new Panel({ title: "Sessions", span: 12 });
+      this.added([this.unknown.root]);
+    }
+    this.unknown.failed(problem, () => this.load());
   }
 
   tick() {
@@ -30,7 +46,7 @@ export class Sessions {
 }
 
 class SessionPanel extends Polled {
-  constructor(declared) {
+  constructor(declared, page) {
     super({
       title: `Sessions: ${declared.name}`,
       detail: `${declared.source}, a gap of ${declared.gap} ends one`,
@@ -38,6 +54,7 @@ class SessionPanel extends Polled {
       note: "Sessions with an event in the last hour. Those that are open may still be running.",
     });
     this.declared = declared;
+    this.page = page;
   }
 
   async fetch() {
@@ -45,7 +62,9 @@ class SessionPanel extends Polled {
   }
 
   judge() {
-    return { level: "ok", runbook: null };
+    const source = this.page.pipeline.source(this.declared.source);
+    if (!source || !isLagging(source)) return [];
+    return [{ level: "bad", text: `${span(source.lag.seconds)} behind`, runbook: "stale-metric" }];
   }
 
   drawBody() {

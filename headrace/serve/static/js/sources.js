@@ -1,21 +1,23 @@
 // The table of sources: rates, latency, lag, watermark, state. Its first column chooses what the others show.
 
 import { el, patch, svg } from "./dom.js";
+import { failures } from "./failures.js";
 import { bytes, clockTime, count, plain, plural, since, span } from "./format.js";
+import { isGrowing, isLagging, isSlow, isStalled } from "./judge.js";
 import { Ring } from "./model.js";
 import { judged, Panel, scrolling, table } from "./panel.js";
 
 const RATES = 120;
-const STATUS = { running: "ok", restarting: "warn", stopped: "bad", unknown: "none" };
+const STATUS = { running: "ok", restarting: "warn", stopped: "bad", unknown: "bad" };
 const HEADS = [
   "Source",
   "Status",
-  { text: "Records a second", number: true },
-  { text: "Latency p50 / p99", number: true },
+  { text: "Rate a second", number: true },
+  { text: "p50 / p99", number: true },
   { text: "Lag", number: true },
   { text: "Lag in time", number: true },
   { text: "Watermark", number: true },
-  { text: "Batch", number: true },
+  { text: "Batch", number: true, minor: true },
   { text: "State", number: true },
   { text: "Unaccounted", number: true },
 ];
@@ -29,7 +31,7 @@ export class Sources {
       title: "Sources",
       detail: "choose one to see its partitions",
       span: 12,
-      note: "Rates are of the last 10 seconds.",
+      note: "Rates are of the last 10 seconds; p50 and p99 from the log to the table, of the last minute.",
     });
   }
 
@@ -52,6 +54,7 @@ export class Sources {
     patch(
       this.panel.body,
       scrolling("Sources", table(HEADS, rows, { caption: "Sources of the pipeline", kind: "cards" })),
+      failures(sources),
     );
   }
 
@@ -62,12 +65,19 @@ export class Sources {
         this.chooser(one.source, chosen),
         status(one),
         this.rate(one),
-        one.latency_seconds ? `${span(one.latency_seconds.p50)} / ${span(one.latency_seconds.p99)}` : "–",
+        judged(latency(one), isSlow(one) ? "warn" : "none"),
         count(one.lag?.records),
         judged(span(one.lag?.seconds), isLagging(one) ? "bad" : "none"),
-        el("span", {}, clockTime(one.watermark), el("small", {}, ` ${since(one.watermark)}`)),
+        judged(
+          clockTime(one.watermark),
+          isStalled(one) ? "warn" : "none",
+          el("small", {}, ` ${since(one.watermark)}`),
+        ),
         one.batch ? span(one.batch.seconds) : "–",
-        one.state ? `${plain(one.state.rows)} rows, ${bytes(one.state.bytes)}` : "–",
+        judged(
+          one.state ? `${plain(one.state.rows)} rows, ${bytes(one.state.bytes)}` : "–",
+          isGrowing(one) ? "warn" : "none",
+        ),
         judged(count(one.unaccounted), one.unaccounted ? "bad" : "none"),
       ],
     };
@@ -90,17 +100,13 @@ export class Sources {
   }
 }
 
-/** More than what the contract promises; without a promise nothing is too much. */
-export function isLagging(one) {
-  const target = one.slo?.freshness_seconds ?? null;
-  return target !== null && (one.lag?.seconds ?? 0) > target;
-}
-
 function status(one) {
   const restarts = one.restarts ? `, ${plural(one.restarts, "restart")}` : "";
-  const node = judged(`${one.status ?? "unknown"}${restarts}`, STATUS[one.status] ?? "none");
-  if (one.last_failure) node.title = String(one.last_failure);
-  return node;
+  return judged(`${one.status ?? "unknown"}${restarts}`, STATUS[one.status] ?? "bad");
+}
+
+function latency({ latency_seconds: known }) {
+  return known ? `${span(known.p50)} / ${span(known.p99)}` : "–";
 }
 
 function spark(items) {

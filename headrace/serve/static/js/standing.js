@@ -3,8 +3,6 @@
 import { age, span } from "./format.js";
 import { serverNow } from "./frame.js";
 
-const NO_TARGET_SECONDS = 300; // judged stale where no target is declared
-
 export class Standing {
   constructor(page) {
     this.page = page;
@@ -19,9 +17,10 @@ export class Standing {
 
   judge(name) {
     const target = this.page.catalogue?.get(name)?.slo_seconds ?? null;
+    const limit = this.sourceOf(name)?.limits.freshness_seconds ?? target;
     const behind = this.behind(name);
     if (behind === null) return { behind, level: "none", word: "nothing yet", target };
-    if (behind > (target ?? NO_TARGET_SECONDS)) return { behind, level: "bad", word: "stale", target };
+    if (limit !== null && behind > limit) return { behind, level: "bad", word: "stale", target };
     return { behind, level: "ok", word: target === null ? "no target" : "on time", target };
   }
 

@@ -3,10 +3,10 @@
 import { el, patch } from "./dom.js";
 import { bytes, count, moment, plain, span } from "./format.js";
 import { serverNow } from "./frame.js";
-import { Panel, ranked } from "./panel.js";
+import { slowSteps } from "./judge.js";
+import { judged, Panel, ranked } from "./panel.js";
 
 const MOST_STEPS = 12;
-const LONGEST_FAILURE = 300;
 const STEPS = {
   triggerExecution: "whole trigger",
   addBatch: "batch work",
@@ -24,41 +24,46 @@ export class Timings {
   draw(sources) {
     const [slowest] = sources
       .filter((one) => one.batch || one.durations_ms)
-      .sort((a, b) => (b.batch?.seconds ?? 0) - (a.batch?.seconds ?? 0));
+      .sort((a, b) => trouble(b) - trouble(a));
     if (!slowest) {
       this.panel.empty("No batch yet");
       return;
     }
     this.panel.ready();
     this.panel.detail.textContent = sources.length > 1 ? `${slowest.source}, the slowest` : slowest.source;
-    const failure = slowest.last_failure
-      ? el(
-          "p",
-          { class: "failure" },
-          `Last failure: ${String(slowest.last_failure).slice(0, LONGEST_FAILURE)}`,
-        )
-      : null;
-    patch(this.panel.body, facts(slowest), steps(slowest), failure);
+    patch(this.panel.body, facts(slowest), steps(slowest));
   }
 }
 
-function facts({ batch, state, restarts }) {
+/** Those with a slow checkpoint or commit come first, then the slowest batch. */
+function trouble(one) {
+  return 1e6 * slowSteps(one).length + (one.batch?.seconds ?? 0);
+}
+
+function facts({ batch, state }) {
   const lines = [
     ["Batch", batch ? span(batch.seconds) : "–"],
     ["Finished", moment(batch?.at, serverNow())],
     ["Number", count(batch?.batch_id)],
     ["State", state ? `${plain(state.rows)} rows, ${bytes(state.bytes)}` : "–"],
-    ["Restarts", count(restarts ?? 0)],
   ];
   const items = lines.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text)));
   return el("dl", { class: "facts" }, items);
 }
 
-function steps({ durations_ms: durations }) {
-  const known = Object.entries(durations ?? {}).filter(([, ms]) => Number.isFinite(ms));
+function steps(one) {
+  const slow = new Set(slowSteps(one));
+  const known = Object.entries(one.durations_ms ?? {}).filter(([, ms]) => Number.isFinite(ms));
   if (!known.length) return el("p", { class: "quiet-text" }, "The engine has not reported its steps yet.");
   const longest = known.sort((a, b) => b[1] - a[1]).slice(0, MOST_STEPS);
-  return ranked(longest.map(([name, ms]) => ({ item: stepName(name), size: ms, text: span(ms / 1000) })));
+  return ranked(
+    longest.map(([name, ms]) => ({
+      item: stepName(name),
+      size: ms,
+      text: judged(span(ms / 1000), slow.has(name) ? "warn" : "none"),
+      kind: slow.has(name) ? "warn" : "",
+    })),
+  );
 }
 
 /** Names that nobody explained become words: queryPlanning, store_commit. */

@@ -10,13 +10,14 @@ import { Polled } from "./polled.js";
 const LONGEST_SAMPLE = 1200;
 
 export class DeadLetters extends Polled {
-  constructor() {
+  constructor(page) {
     super({
       title: "Dead letters",
       detail: "rejected in the last 24 hours, by reason",
       span: 6,
       note: "A sample is masked as its contract says.",
     });
+    this.page = page;
   }
 
   async fetch() {
@@ -29,7 +30,7 @@ export class DeadLetters extends Polled {
   }
 
   judge() {
-    return { level: this.reasons.length ? "warn" : "ok", runbook: "dead-letters" };
+    return this.page.pipeline.about("letters");
   }
 
   drawBody() {
@@ -72,13 +73,14 @@ export class DeadLetters extends Polled {
 }
 
 export class LateEvents extends Polled {
-  constructor() {
+  constructor(page) {
     super({
       title: "Late events",
       detail: "missed a window in the last 24 hours, by how long",
       span: 6,
       note: "An event counts once for each window that it missed.",
     });
+    this.page = page;
   }
 
   async fetch() {
@@ -92,7 +94,7 @@ export class LateEvents extends Polled {
   }
 
   judge() {
-    return { level: "ok", runbook: "late-surprises" };
+    return this.page.pipeline.about("late");
   }
 
   drawBody() {

@@ -1,8 +1,9 @@
 // The top line: business, pipeline, numbers. Each has a word and a reason, and a link to where it comes from.
 
-import { levelOf, whereOf } from "./alerts.js";
-import { el, patch, runbookLink, svg } from "./dom.js";
+import { groupsOf, levelOf, whereOf } from "./alerts.js";
+import { el, patch, runbookLink, setText, svg } from "./dom.js";
 import { clockTime, count, plural, span } from "./format.js";
+import { worst } from "./judge.js";
 
 const MARKS = {
   ok: "M4 12.5 9.5 18 20 6.5",
@@ -11,21 +12,27 @@ const MARKS = {
   none: "M7 12h10",
 };
 
+const WORDS = { warn: "Attention", bad: "Trouble" };
+const APART = ["store", "log", "live"]; // checks that are not about a source
+
 export class Verdict {
-  constructor(root, page) {
+  /** `spoken` is a live region: it gets a verdict when it changes, not the numbers in it. */
+  constructor(root, spoken, page) {
     this.page = page;
     this.root = root;
+    this.spoken = spoken;
     this.last = "";
+    this.words = "";
   }
 
   draw() {
     const lines =
-      this.page.connected === false
+      this.page.connection.isLost
         ? ["Business", "Pipeline", "Numbers"].map((name) => ({
             name,
             level: "none",
             word: "Unknown",
-            reason: `No connection since ${clockTime(this.page.lostAt)}; below is what was known then.`,
+            reason: this.unknownBecause(),
           }))
         : [this.business(), this.pipeline(), this.numbers()];
     const key = JSON.stringify(lines);
@@ -35,6 +42,14 @@ export class Verdict {
       this.root,
       lines.map((line) => this.card(line)),
     );
+    const words = lines.map(({ name, word }) => `${name}: ${word}`).join(". ");
+    if (this.words !== words && !words.includes("Loading")) setText(this.spoken, (this.words = words));
+  }
+
+  unknownBecause() {
+    const { lostAt, wasLive } = this.page.connection;
+    const since = `No connection since ${clockTime(lostAt)}`;
+    return wasLive ? `${since}; below is what was known then.` : `${since}.`;
   }
 
   card({ name, level, word, reason, href, runbook }) {
@@ -57,7 +72,7 @@ export class Verdict {
           "p",
           { class: "reason" },
           reason,
-          level === "bad" || level === "warn" ? [" ", runbookLink(runbook)] : null,
+          level !== "ok" && runbook ? [" ", runbookLink(runbook)] : null,
         ),
       ),
     );
@@ -66,27 +81,24 @@ export class Verdict {
   business() {
     const { alerts } = this.page;
     const base = { name: "Business", href: "#alerts", runbook: "incident-alerts" };
-    if (!alerts.loadedAt)
-      return {
-        ...base,
-        level: "none",
-        word: alerts.problem ? "Unknown" : "Loading",
-        reason: alerts.problem?.message ?? "Asking for alerts.",
-      };
-    const [first, ...rest] = alerts.open;
+    const [group = [], ...rest] = groupsOf(alerts.open);
+    const [first] = group;
+    if (!alerts.loadedAt || (alerts.problem && !first))
+      return unknown(base, "alerts", alerts.problem);
     const { panels } = this.page;
     const nothing = panels.length > 0 && panels.every((panel) => panel.loaded && panel.series.isEmpty);
     if (!first && nothing)
-      return { ...base, level: "none", word: "Nothing yet", reason: "No open alert, but no number either." };
+      return unsure(base, "Nothing yet", "No open alert, but no number either.");
     if (!first) return { ...base, level: "ok", word: "Fine", reason: "No open alert." };
-    const where = whereOf(first);
-    const more = rest.length ? ` and ${plural(rest.length, "other alert")}` : "";
+    const where = group.length > 1 ? ` (${count(group.length)} open)` : whereOf(first) && ` in ${whereOf(first)}`;
+    const others = rest.flat().length;
+    const more = others ? ` and ${plural(others, "other alert")}` : "";
     const level = levelOf(first);
     return {
       ...base,
       level,
-      word: level === "bad" ? "Trouble" : "Attention",
-      reason: `${first.alert}${where ? ` in ${where}` : ""}${more}.`,
+      word: WORDS[level],
+      reason: `${first.alert}${where}${more}.`,
       runbook: first.runbook || base.runbook,
     };
   }
@@ -103,26 +115,28 @@ export class Verdict {
         reason: `${leak.source}: ${plural(leak.unaccounted, "record")} without a fate.`,
         runbook: "unaccounted-records",
       };
-    if (!health)
-      return {
-        ...base,
-        level: "none",
-        word: healthProblem ? "Unknown" : "Loading",
-        reason: healthProblem?.message ?? "Asking for its health.",
-      };
+    if (!health || healthProblem) return unknown(base, "health", healthProblem);
+    const found = worst(pipeline.found);
     const wrong = (health.checks ?? []).filter((check) => check.status !== "ok");
     if (health.status !== "ok") {
-      const worst = wrong.find((check) => check.status === "down" || check.status === "failed") ?? wrong[0];
-      const more = wrong.length > 1 ? ` (and ${plural(wrong.length - 1, "other check")})` : "";
-      return {
-        ...base,
-        level: health.status === "down" ? "bad" : "warn",
-        word: health.status === "down" ? "Down" : "Attention",
-        reason: worst ? `${worst.name}: ${worst.detail}${more}` : "",
-        runbook: worst?.runbook ?? base.runbook,
-      };
+      const down = health.status === "down";
+      const level = down || found.level === "bad" ? "bad" : "warn";
+      return { ...base, level, word: down ? "Down" : WORDS[level], ...this.because(wrong) };
     }
+    const { level, text, runbook } = found;
+    if (level !== "ok") return { ...base, level, word: WORDS[level], reason: `${text}.`, runbook };
     return { ...base, level: "ok", word: "Fine", reason: this.pace() };
+  }
+
+  /** As the panels say it; what these do not know, such as a store that is away, as the check says it. */
+  because(wrong) {
+    const check = wrong.find((one) => one.status === "down") ?? wrong[0];
+    const found = worst(this.page.pipeline.found);
+    if (found.level !== "ok" && !APART.includes(check?.name))
+      return { reason: `${found.text}.`, runbook: found.runbook };
+    const more = wrong.length > 1 ? ` (and ${plural(wrong.length - 1, "other check")})` : "";
+    const reason = check ? `${check.name}: ${check.detail}${more}` : "";
+    return { reason, runbook: check?.runbook ?? "restart-storms" };
   }
 
   pace() {
@@ -141,13 +155,8 @@ export class Verdict {
   numbers() {
     const { catalogue, catalogueProblem, panels } = this.page;
     const base = { name: "Numbers", runbook: "stale-metric" };
-    if (!catalogue || panels.some((panel) => !panel.loaded && !panel.problem))
-      return {
-        ...base,
-        level: "none",
-        word: catalogueProblem ? "Unknown" : "Loading",
-        reason: catalogueProblem?.message ?? "Asking for the metrics.",
-      };
+    if (!catalogue || catalogueProblem || panels.some((panel) => !panel.loaded && !panel.problem))
+      return unknown(base, "metrics", catalogueProblem);
     const judged = [...catalogue.keys()].map((name) => ({ name, ...this.page.standing.judge(name) }));
     const stale = judged.filter((one) => one.level === "bad");
     const settled = this.settled();
@@ -158,7 +167,7 @@ export class Verdict {
       return { ...base, level: "bad", word: "Stale", reason };
     }
     if (judged.every((one) => one.behind === null))
-      return { ...base, level: "none", word: "Nothing yet", reason: "No metric has a window." };
+      return unsure(base, "Nothing yet", "No metric has a window.");
     return { ...base, level: "ok", word: "Fresh", reason: settled };
   }
 
@@ -170,6 +179,16 @@ export class Verdict {
     const until = clockTime(panel.series.finalTo(), seconds);
     return `${panel.shown.title} is final to ${until}; later windows may still change.`;
   }
+}
+
+function unsure(base, word, reason, runbook = null) {
+  return { ...base, level: "none", word, reason, runbook };
+}
+
+/** There is no answer yet, or the last one was none. */
+function unknown(base, what, problem) {
+  if (!problem) return unsure(base, "Loading", `Asking for ${what}.`);
+  return unsure(base, "Unknown", `No news of ${what}: ${problem.message}.`, "restart-storms");
 }
 
 function mark(level) {
