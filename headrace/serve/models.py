@@ -86,7 +86,8 @@ class Metric(Shape):
     source: str = Field(examples=["clickstream"])
     window: str = Field(examples=["tumbling 10 minutes"])
     trigger: str | None = Field(
-        description="How often a running window shows a change; null: with every batch.", examples=["10 seconds"]
+        description="How often a running window shows a change; null: with every batch.",
+        examples=["10 seconds"],
     )
     time: Literal["event", "ingestion"] = Field(examples=["event"])
     groupings: list[list[str]] = Field(examples=[[[], ["region"]]])
