@@ -65,8 +65,8 @@ class DeadLetters:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="dead-letters")
         self._waiting = 0
         self._away: tuple[float, ServiceError] | None = None
-        self._scans: Shared[Scan] = Shared(seconds=2.0, most=16)
-        self._counts: Shared[list[dict[str, Any]]] = Shared(seconds=5.0)
+        self._scans: Shared[Scan] = Shared(seconds=2.0, most=16, grace=3.0)
+        self._counts: Shared[list[dict[str, Any]]] = Shared(seconds=5.0, grace=5.0)
 
     def close(self) -> None:
         self._thread.submit(self._reader.close)

@@ -39,7 +39,7 @@ class LateEvents:
         app = loaded.app
         self._sources = {declared.name: declared.of for declared in app.metrics.values()}
         self._sources |= {declared.name: declared.of for declared in app.all_sessions.values()}
-        self._shared: Shared[list[dict[str, Any]]] = Shared(seconds=5.0)
+        self._shared: Shared[list[dict[str, Any]]] = Shared(seconds=5.0, grace=5.0)
 
     async def page(self, caller: Caller, metrics: list[str], page: Page) -> dict[str, Any]:
         """Of metrics or sessions that the caller may see."""

@@ -38,7 +38,7 @@ NOTHING: Row = {"counted": 0, "estimate": 0, "updated_at": None}
 class MetricCatalogue:
     def __init__(self, loaded: LoadedApp, database: Database, tables: MetricTables) -> None:
         self._loaded, self._database, self._tables = loaded, database, tables
-        self._shared: Shared[dict[str, dict[str, Any]]] = Shared(seconds=1.0)
+        self._shared: Shared[dict[str, dict[str, Any]]] = Shared(seconds=1.0, grace=2.0)
 
     async def metrics(self, wanted: list[Metric]) -> list[dict[str, Any]]:
         """Many ask at once: what was read within the last second serves all of them."""

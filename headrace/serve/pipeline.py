@@ -1,4 +1,7 @@
-"""The pipeline right now, read once for all who ask within a second, in a thread of its own."""
+"""The pipeline, read once for all who ask within a second, in a thread of its own.
+
+Those who ask while it is read again get what was read before: it says when that was.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ class PipelineFeed:
     def __init__(self, view: PipelineView) -> None:
         self._view = view
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pipeline")
-        self._shared: Shared[dict[str, Any]] = Shared(seconds=0.9)
+        self._shared: Shared[dict[str, Any]] = Shared(seconds=0.9, grace=2.0)
 
     async def now(self) -> dict[str, Any]:
         """Raises ServiceError where the store does not answer."""

@@ -33,7 +33,7 @@ class SessionSummaries:
 
     def __init__(self, loaded: LoadedApp, database: Database, tables: MetricTables) -> None:
         self._loaded, self._database, self._tables = loaded, database, tables
-        self._shared: Shared[dict[str, Any]] = Shared(seconds=KEPT_SECONDS)
+        self._shared: Shared[dict[str, Any]] = Shared(seconds=KEPT_SECONDS, grace=KEPT_SECONDS)
 
     async def of(self, sessions: Sessions, measured: Metric) -> dict[str, Any]:
         return await self._shared.get(sessions.name, lambda: self._look(sessions, measured))
