@@ -12,7 +12,7 @@ from headrace.alerts import Alert
 from headrace.errors import AppError
 from headrace.metrics import Metric
 from headrace.views.alert_check import check_alert, condition_columns, grouping_of
-from headrace.views.expressions import rendered
+from headrace.views.formulas import with_texts_in_postgres
 from headrace.views.resolve import PG_TYPES, ResolvedMetric
 
 TYPED = ("min", "max", "first", "last")  # measures whose result has the type of their expression
@@ -50,7 +50,8 @@ def make_rule(alert: Alert, resolved: ResolvedMetric) -> AlertRule:
         for name, type_ in types.items()
     }
     what = f"alert '{alert.name}', when"
-    return AlertRule(alert, metric, rendered(alert.when, columns, what=what, where=alert.declared_at))
+    condition = with_texts_in_postgres(alert.when, columns, what=what, where=alert.declared_at)
+    return AlertRule(alert, metric, condition)
 
 
 def _rule(spark: SparkSession, alert: Alert, metrics: dict[str, ResolvedMetric]) -> AlertRule:

@@ -34,6 +34,9 @@ BY_NAME = {
 REASONS = {name: reason for reason, names in BY_NAME.items() for name in names}
 
 
+INSIDE = "fields inside objects cannot be used: give what you need a field of its own"
+
+
 def fields_used(text: str, known: Collection[str], *, what: str, where: str) -> set[str]:
     """The names in an expression; raises AppError for an unknown one, with the nearest known."""
     tree = parsed(text, what, where)
@@ -46,11 +49,12 @@ def fields_used(text: str, known: Collection[str], *, what: str, where: str) -> 
         for reason in (REASONS[n] for n in map(str.lower, called) if n in REASONS):
             raise AppError(f"{what}: '{function.sql('spark')}' {reason}", where=where)
     names = {column.name for column in tree.find_all(exp.Column) if not column.table}
-    names |= {column.parts[0].name for column in tree.find_all(exp.Column) if column.table}
-    for name in sorted(names):
+    objects = {column.parts[0].name for column in tree.find_all(exp.Column) if column.table}
+    for name in sorted(names | objects):
         if name not in known:
-            raise AppError(f"{what}: there is no column '{name}'", where=where, hint=known_names(name, known))
-    return names
+            hint = INSIDE if name in objects else known_names(name, known)
+            raise AppError(f"{what}: there is no column '{name}'", where=where, hint=hint)
+    return names | objects
 
 
 def rendered(text: str, columns: Mapping[str, str], *, what: str, where: str) -> str:

@@ -1,7 +1,7 @@
-"""Formulas over measures, as Postgres computes them in the table: in doubles, and never with an error.
+"""Formulas and conditions over measures, as Postgres computes them: numbers are doubles, and nothing fails.
 
-A formula that fails on a row would stop the batch that has it. So only what is known to be harmless may be in
-one, and what fails for some numbers is null for them, like a division by zero.
+What fails on a row would stop the batch that has it. So only what is known to be harmless may be in one, and
+what fails for some numbers is null for them, like a division by zero.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ NUMBERS = (
     *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.SafeDivide),
     *(exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least, exp.Abs, exp.Floor, exp.Ceil),
 )
+TEXTS = (exp.Like, exp.In, exp.Concat, exp.DPipe, exp.Upper, exp.Lower, exp.Length, exp.Trim)
 # What Postgres has no doubles for, or fails at for some numbers.
 GUARDED: dict[type[exp.Expr], str] = {
     exp.Mod: "mod(({0})::numeric, nullif(({1})::numeric, 0))::double precision",
@@ -53,20 +54,32 @@ def in_postgres(
             hint=f"write IF({text}, 1, 0)",
         )
     for node in tree.walk():
-        if not _harmless(node):
+        if not _harmless(node) or (isinstance(node, exp.Literal) and node.is_string):
             raise AppError(f"{what}: no formula can have '{node.sql('spark')}'", where=where, hint=HINT)
+    return _in_words(tree, doubles)
 
+
+def with_texts_in_postgres(text: str, columns: Mapping[str, str], *, what: str, where: str) -> str:
+    """The same of an expression that may be a condition or a text, over columns that are what they are."""
+    tree = parsed(text, what, where)
+    rendered(text, columns, what=what, where=where)
+    for node in tree.walk():
+        if not _harmless(node) and not isinstance(node, TEXTS):
+            hint = f"{HINT}; texts, LIKE, IN, CONCAT, UPPER, LOWER, LENGTH and TRIM"
+            raise AppError(f"{what}: '{node.sql('spark')}' may fail on a row", where=where, hint=hint)
+    return _in_words(tree, columns)
+
+
+def _in_words(tree: exp.Expr, columns: Mapping[str, str]) -> str:
     def replaced(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Column):
-            return sqlglot.parse_one(doubles[node.name], read="postgres")
+            return sqlglot.parse_one(columns[node.name], read="postgres")
         return node
 
     return _guarded(tree.transform(replaced)).sql("postgres")
 
 
 def _harmless(node: exp.Expr) -> bool:
-    if isinstance(node, exp.Literal):
-        return not node.is_string
     if isinstance(node, exp.Round):
         decimals = node.args.get("decimals")
         return decimals is None or (isinstance(decimals, exp.Literal) and decimals.is_int)

@@ -22,7 +22,7 @@ from headrace.gate.mask import plain_fields
 from headrace.sessions import Sessions
 from headrace.views.accepted import FEW, accepted_events
 from headrace.views.aggregates import EVENTS, aggregates
-from headrace.views.expressions import rendered
+from headrace.views.formulas import with_texts_in_postgres
 from headrace.views.pane_plan import Watermarks
 from headrace.views.resolve import NUMBERS, PG_TYPES, Part, ResolvedMetric, resolve
 from headrace.windows import MICROSECOND
@@ -236,7 +236,7 @@ def _derived(spark: SparkSession, sessions: Sessions, measured: ResolvedMetric) 
     found = {}
     for name, text in sessions.derived.items():
         what = f"sessions '{sessions.name}', {name}"
-        formula = rendered(text, columns, what=what, where=sessions.declared_at)
+        formula = with_texts_in_postgres(text, columns, what=what, where=sessions.declared_at)
         try:
             type_ = frame.selectExpr(text).schema[0].dataType.simpleString()
         except PySparkException as error:

@@ -99,6 +99,8 @@ def test_what_spark_decides(spark: SparkSession) -> None:
         ("rate + n", "'rate \\+ n' is not a condition"),
         ("no_function(n) > 1", "no_function"),
         ("newest.x = 1", "newest"),
+        ("CAST(newest AS INT) > 1", "'CAST\\(newest AS INT\\)' may fail on a row"),
+        ("exp(n) > 1", "'EXP\\(n\\)' may fail on a row"),
     ):
         with pytest.raises(AppError, match=f"alert 'failing', when: .*{says}"):
             resolve_alerts(spark, [declared(when=when)], metrics)
