@@ -13,7 +13,7 @@ from headrace.enricher import Enricher, make_enricher
 from headrace.errors import AppError, known_names
 from headrace.flows.signals import check_table
 from headrace.store.dimensions import Dimensions, LiveDimension
-from headrace.store.enrich_pins import Pins
+from headrace.store.enrich_pins import Pin, Pins, pin_now
 
 
 class Enrichment:
@@ -50,7 +50,18 @@ class Enrichment:
     def enrichers(self, batch_id: int) -> list[Enricher]:
         """With the tables that the batch is to use; asked for once, before anything of it is published."""
         assert self._pins is not None, "only what runs is pinned"
-        pin = self._pins.of(batch_id, self._live)
+        return self._made_for(self._pins.of(batch_id, self._live))
+
+    def prepare(self, spark: SparkSession) -> None:
+        """Make what the first batch most likely needs: for a large table that takes longer than a batch."""
+        waits = frozenset(enrich.name for enrich in self._declared if enrich.retry is not None)
+        self._sent(spark, self._made_for(pin_now(self._live, waits)))
+
+    def shared(self, spark: SparkSession, batch_id: int) -> Any:
+        """The enrichers as a broadcast: a worker reads it once for many batches."""
+        return self._sent(spark, self.enrichers(batch_id))
+
+    def _made_for(self, pin: Pin) -> list[Enricher]:
         if (pin.editions, pin.waits) != self._made_of:
             self._made = [
                 make_enricher(enrich, pin.tables, self._contract.version, enrich.name in pin.waits)
@@ -62,9 +73,7 @@ class Enrichment:
             self._broadcast = None
         return self._made
 
-    def shared(self, spark: SparkSession, batch_id: int) -> Any:
-        """The enrichers as a broadcast: a worker reads it once for many batches."""
-        made = self.enrichers(batch_id)
+    def _sent(self, spark: SparkSession, made: list[Enricher]) -> Any:
         if self._broadcast is None:
             self._broadcast = spark.sparkContext.broadcast(made)
         return self._broadcast

@@ -80,6 +80,8 @@ class GateQuery:
         dimensions = Dimensions(Store(connections.store_url))
         derivation = derive(self._spark, self._app, self.name, contract, self._declared, dimensions)
         self._publisher.enriching = derivation.enrichment if derivation is not None else None
+        if derivation is not None and derivation.enrichment is not None:
+            derivation.enrichment.prepare(self._spark)
         self._publisher.recover(time.time_ns(), tasks)
         if derivation is not None:
             self._derived = SourceAccounts(store, self.name, contract, derivation.folds)

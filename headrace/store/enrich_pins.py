@@ -32,6 +32,15 @@ class Pin:
     waits: frozenset[str]
 
 
+def pin_now(live: Mapping[str, LiveDimension], waits: frozenset[str] = frozenset()) -> Pin:
+    editions = {name: table.edition() for name, table in live.items()}
+    return Pin(
+        {name: versions for name, (versions, _) in editions.items()},
+        {name: edition for name, (_, edition) in editions.items()},
+        waits,
+    )
+
+
 class Pins:
     """The pins of one query."""
 
@@ -47,12 +56,7 @@ class Pins:
         Only the first batch of a run can be one that runs again, and what was declared may have changed
         meanwhile: it is looked for also if nothing waits any more.
         """
-        editions = {name: table.edition() for name, table in live.items()}
-        current = Pin(
-            {name: versions for name, (versions, _) in editions.items()},
-            {name: edition for name, (_, edition) in editions.items()},
-            frozenset(),
-        )
+        current = pin_now(live)
         if not self._limits and not self._is_first:
             return current
         pin = self._dimensions.transact(lambda connection: self._pin(connection, batch_id, current))
