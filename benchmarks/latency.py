@@ -40,8 +40,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.latency", description=__doc__)
     parser.add_argument("--rate", type=float, default=2000.0, help="events a second (default 2000)")
     parser.add_argument("--seconds", type=float, default=60.0, help="how long (default 60)")
-    parser.add_argument("--warm", type=float, default=40.0, help="seconds before that, which do not count")
-    parser.add_argument("--trigger", type=float, default=1.0, help="seconds between triggers, as in settings")
+    parser.add_argument("--warm", type=float, default=60.0, help="seconds before that, which do not count")
+    parser.add_argument("--trigger", type=float, default=0.5, help="seconds between triggers, as in settings")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="headrace-bench-") as name:
         folder = Path(name)

@@ -53,7 +53,7 @@ class Settings:
     spark_master: str = _setting("local[*]", "the Spark master")
     spark_driver_memory: str = _setting("1g", "memory of the Spark driver")
     shuffle_partitions: int = _setting(0, "state and shuffle partitions; 0 means one for each core")
-    trigger_seconds: float = _setting(1.0, "time between the starts of two micro-batches, at least")
+    trigger_seconds: float = _setting(0.5, "time between the starts of two micro-batches, at least")
     realtime_seconds: float = _setting(
         300.0, "length of a batch of the real-time lane: what may be sent again after a crash"
     )

@@ -45,7 +45,7 @@ class GateQuery:
         checkpoints: str,
         slots: Path,
         salt: str,
-        trigger_seconds: float = 1.0,
+        trigger_seconds: float = 0.5,
         max_batch: int = 500_000,
         publish_seconds: float = 30.0,
         declared: Declared = Declared(),
