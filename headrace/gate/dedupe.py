@@ -8,7 +8,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from headrace.contracts.model import Contract
-from headrace.gate.reasons import let
 
 DEDUPE_TIME = "dedupe_at"
 
@@ -21,14 +20,13 @@ def with_dedupe_time(records: DataFrame, contract: Contract, now: Column) -> Dat
     cannot expire anybody's state, and an id is remembered for the horizon at least.
     """
     horizon = contract.dedupe_horizon // timedelta(microseconds=1)
-
-    def held(micros: Column) -> Column:
-        latest = F.unix_micros(now)
-        return F.timestamp_micros(F.greatest(F.least(F.coalesce(micros, latest), latest), latest - horizon))
-
-    # `now` is a constant of the batch, and Spark writes constants into the code it generates: interpreted,
-    # it does not make Spark compile the whole gate anew for every batch.
-    return records.withColumn(DEDUPE_TIME, let(F.unix_micros("log_time"), held))
+    # `now` is a constant of the batch, and Spark writes a number into the code it generates, which it would
+    # compile anew for every batch. An array is handed over beside the code; its only place is the first one,
+    # asked for in a way that Spark does not know before it has a row.
+    latest = F.get(F.array(F.unix_micros(now)), F.col("partition") * 0)
+    micros = F.coalesce(F.unix_micros("log_time"), latest)
+    held = F.greatest(F.least(micros, latest), latest - horizon)
+    return records.withColumn(DEDUPE_TIME, F.timestamp_micros(held))
 
 
 def drop_duplicates(judged: DataFrame, contract: Contract) -> DataFrame:

@@ -27,6 +27,7 @@ OPTIONS = {
 WRAPPED_OPTIONS = {**OPTIONS, "maxNestingDepth": "1001"}  # one level for the wrapping array
 TEXTS = ("string", "timestamp", "date")
 CONTAINERS = ("object", "array", "map")
+NUMBER = r"^-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
 OPENS_CONTAINER = r"^[\[{]"
 
 # Kinds as `schema_of_variant` names them.
@@ -220,17 +221,17 @@ def _only_words(field: Field) -> bool:
 def _may_be_bare(name: str, value: Column, text: Column) -> Column:
     """True where a parsed string could come from a JSON number, boolean, object or array.
 
-    Comparing with one character is much cheaper than a regular expression, and that is cheaper than
-    looking for the quoted value in the record; the few that pass all three are diagnosed.
+    Comparing with one character is much cheaper than looking for the quoted value in the record, and that
+    is cheaper than a regular expression; the few that pass all three are diagnosed.
     """
     may_be_number = (value < ":") & ((value >= "0") | value.startswith("-"))
-    number = may_be_number & value.rlike(r"^-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$")
     container = value.startswith("{") | value.startswith("[")
     # A number beyond all doubles arrives as "Infinity", in quotes.
     infinite = value.startswith('"')
-    bare = number | container | infinite | value.isin("true", "false")
+    bare = may_be_number | container | infinite | value.isin("true", "false")
     quoted = [F.contains(text, F.concat(F.lit(f'"{name}":{gap}"'), value, F.lit('"'))) for gap in ("", " ")]
-    return value.isNotNull() & bare & ~quoted[0] & ~quoted[1]
+    unquoted = value.isNotNull() & bare & ~quoted[0] & ~quoted[1]
+    return unquoted & (~may_be_number | value.rlike(NUMBER))
 
 
 def _or_unexplained(found: Column, corrupt: Column) -> Column:
