@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, Protocol
@@ -29,6 +30,7 @@ FEW = 50_000  # records that are published while the batch is still looked at
 class Topics(Protocol):
     @property
     def takes_accepted(self) -> bool: ...
+    def has_begun(self, rows: DataFrame, batch_id: int) -> bool: ...
     def publish(self, rows: DataFrame, batch_id: int, clocks: dict[int, int | None]) -> list[Tally]: ...
 
 
@@ -137,8 +139,14 @@ class GateBatches:
 
         # Few records are sent at once: that mostly waits for the broker. Many would keep all cores busy:
         # they are sent while the store, which works on one, merges what was derived from them.
-        sent = send() if facts.scanned < FEW else None
+        again = self._topics.has_begun(judged, batch_id)
+        sent = send() if again or facts.scanned < FEW else None
         try:
+            if again and sent:
+                # Of an event's copies in two partitions, that attempt may have kept the other one: Spark
+                # reads partitions in another order when a batch runs again. What is published counts.
+                told = list(by_partition(sent.result()).values())
+                known = replace(known, reached=_reached(told, extent, clocks))
             parts = self._derive(judged, extent, clocks, facts.scanned, None if old else guessed)
             self._lap("views", began)
             sent = sent or send()

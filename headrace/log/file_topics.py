@@ -59,6 +59,9 @@ class FileTopics:
         self._topics: dict[str, IO[bytes]] = {}
         self._places: array[int] = array("q")  # line, position, … in the order of arrival
 
+    def has_begun(self, rows: DataFrame, batch_id: int) -> bool:
+        return False
+
     def publish(self, rows: DataFrame, batch_id: int, clocks: dict[int, int | None]) -> list[Tally]:
         """Write a batch; a record of the input that is not among the rows was dropped as a duplicate."""
         judged = rows.select(

@@ -88,10 +88,13 @@ class Publisher:
                 ) from error
         self._markers = None
 
+    def has_begun(self, rows: DataFrame, batch_id: int) -> bool:
+        """Whether an earlier attempt has published a part of the batch."""
+        return any(marker.batch_id >= batch_id for marker in self._known_markers(rows).values())
+
     def publish(self, rows: DataFrame, batch_id: int, clocks: dict[int, int | None]) -> list[Tally]:
         """Send every row to the topic of its fate; returns what Kafka acknowledged."""
-        if self._markers is None:
-            self._markers = self._read_markers(_tasks(rows))
+        markers = self._known_markers(rows)
         plan = TaskPlan(
             sink=self.name,
             run=self._run,
@@ -101,7 +104,7 @@ class Publisher:
             contract=f"{self.contract.name}:{self.contract.version}",
             batch_id=batch_id,
             marker_partitions=self.contract.partitions,
-            markers={task: m for task, m in self._markers.items() if m.batch_id >= batch_id},
+            markers={task: m for task, m in markers.items() if m.batch_id >= batch_id},
             clocks=clocks,
             lateness_us=int(self.contract.lateness.total_seconds() * 1_000_000),
             commit_seconds=self._commit_seconds,
@@ -129,6 +132,11 @@ class Publisher:
         )
         results = columns.mapInArrow(partial(run_task, plan), TALLY_TYPE).collect()
         return [_tally(row) for row in results]
+
+    def _known_markers(self, rows: DataFrame) -> dict[int, Marker]:
+        if self._markers is None:
+            self._markers = self._read_markers(_tasks(rows))
+        return self._markers
 
     def _read_markers(self, tasks: int) -> dict[int, Marker]:
         markers = {}

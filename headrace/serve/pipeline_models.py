@@ -109,6 +109,7 @@ class LastBatch(Shape):
 class StateSize(Shape):
     rows: Count
     bytes: Count
+    rows_a_day_ago: int | None = Field(description="null: not known yet.", examples=[480_000])
 
 
 class PartitionNow(Shape):
@@ -122,6 +123,16 @@ class PartitionNow(Shape):
     idle: bool = Field(examples=[False])
     hot: bool = Field(examples=[False])
     share: float | None = Field(description="Of the records of the last minute.", examples=[0.26])
+
+
+class LastMinute(Shape):
+    received: Count
+    rejected: Count
+    late: Count
+    duplicate: Count
+    late_for: dict[str, int] = Field(
+        description="Events that missed a window, by metric.", examples=[{"revenue_10m": 2}]
+    )
 
 
 class SourceNow(Shape):
@@ -154,6 +165,7 @@ class SourceNow(Shape):
     )
     duplicate_ratio: Ratio
     rejected_ratio: Ratio
+    last_minute: LastMinute
     restarts: Count
     failures: Count
     last_failure: str | None = Field(examples=["SparkException: Python worker exited"])
@@ -161,6 +173,10 @@ class SourceNow(Shape):
     status: Status = Field(examples=["running"])
     reported_at: Time | None
     slo: Objectives
+    limits: dict[str, float] = Field(
+        description="Beyond these something is wrong: those of the alert rules.",
+        examples=[{"freshness_seconds": 120, "late_ratio": 0.05, "state_growth": 1.5}],
+    )
 
 
 class FlowNow(Shape):
@@ -220,6 +236,9 @@ class PanelWindow(Shape):
     kind: str = Field(examples=["tumbling"])
     size_seconds: float = Field(examples=[60])
     hop_seconds: float = Field(examples=[60])
+    trigger_seconds: float | None = Field(
+        description="How often a running window shows a change; null: with every batch.", examples=[10]
+    )
 
 
 class Panel(Shape):

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
-from confluent_kafka import Consumer, TopicPartition
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
 
 from headrace.app import Source
 from headrace.connections import Connections, query_name
 from headrace.contracts import Contract, load_contract
 from headrace.fates import ACCEPTED, LATE, REJECTED
+from headrace.gate.ledger import Batch
 from headrace.local.connect import connections_of
 from headrace.local.services import Services
 from headrace.log.produce import produce
 from headrace.log.record import Record
 from headrace.log.topics import ensure_topics
+from headrace.ops.audit import audit_source
 from headrace.ops.gate_query import GateQuery
 from headrace.store.connection import Store
+from headrace.store.ledger import Ledger
 from headrace.testing.traffic import load_traffic
 
 if TYPE_CHECKING:
@@ -47,6 +52,45 @@ def test_batch_sizes_change_no_fate(services: Services, spark: SparkSession, tmp
     silent = _fates(spark, tmp_path, connections, records, 90_000, publish=False)
     assert silent == {place: known for place, known in large.items() if known[0] != ACCEPTED}
     assert _ledger(connections, 90_000) == _ledger(connections, 100_000)
+
+
+def test_a_batch_that_runs_again_counts_the_copies_that_it_has_published(
+    services: Services, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark reads partitions in another order then, so of copies in several it keeps another one."""
+    connections = connections_of(services)
+    Store(connections.store_url).prepare()
+    contract = replace(load_contract(TURANMART / "contracts" / "clickstream.yaml"), name="copies")
+    ensure_topics(contract, connections.librdkafka)
+    model = load_traffic(TURANMART)
+    clean = dict.fromkeys(("duplicates", "late", "malformed", "future"), 0.0)
+    records = [*model.records(model.options(events=40, seed=3, streams={"clickstream": 1}, **clean))]
+    producer = Producer(connections.librdkafka)
+    for record in records:
+        for partition in range(contract.partitions):
+            producer.produce(contract.topics.raw, record.value, record.key, partition)
+    assert producer.flush(20) == 0
+    record_batch, attempts = Ledger.record, [0]
+
+    def failing(self: Ledger, batch: Batch, parts: Mapping[str, Any]) -> None:
+        attempts[0] += 1
+        if attempts[0] == 1:
+            assert batch.outcome.accepted == len(records)  # it is published
+            raise RuntimeError("the store was lost")
+        record_batch(self, batch, parts)
+
+    monkeypatch.setattr(Ledger, "record", failing)
+    places = {"checkpoints": str(tmp_path / "checkpoints"), "slots": tmp_path / "slots"}
+    source = Source(contract.name)
+    gate = GateQuery(spark, "replay", contract, source, connections, salt="s", **places)  # type: ignore[arg-type]
+    with pytest.raises(Exception, match="the store was lost"):
+        gate.start(available_now=True).awaitTermination(DEADLINE)
+    published = _published(contract, connections)
+    assert gate.start(available_now=True).awaitTermination(DEADLINE)
+    assert attempts[0] == 2 and len(published) == len(records)
+    assert _published(contract, connections) == published
+    report = audit_source("replay", contract, source, connections, recount=True)
+    assert report.clean, report.findings
 
 
 def _ledger(connections: Connections, size: int) -> list[tuple[object, ...]]:

@@ -38,12 +38,15 @@ export function spaced(seconds, work) {
   let next = 0;
   let timer = 0;
   const run = () => {
-    timer = 0;
-    next = Date.now() + seconds * 1000;
+    // A timer may go off a moment before its time.
+    const left = next - performance.now();
+    timer = left > 0 ? setTimeout(run, Math.ceil(left)) : 0;
+    if (timer) return;
     work();
+    next = performance.now() + seconds * 1000;
   };
   return () => {
-    if (!timer) timer = setTimeout(run, Math.max(0, next - Date.now()));
+    if (!timer) timer = setTimeout(run, Math.max(0, next - performance.now()));
   };
 }
 
