@@ -15,6 +15,7 @@ from headrace.errors import ServiceError, UsageError
 from headrace.serve.problems import Problem, problem_response
 
 STOP_SECONDS = 3
+BACKLOG = 1024
 
 
 class KnownHosts:
@@ -46,7 +47,7 @@ class Server(uvicorn.Server):
             server_header=False,
             timeout_graceful_shutdown=STOP_SECONDS,
             timeout_keep_alive=30,
-            backlog=1024,
+            backlog=BACKLOG,
         )
         super().__init__(config)
         self._app = app
@@ -76,12 +77,16 @@ def is_loopback(host: str) -> bool:
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
-    """Bound before anything else starts, so that a taken port is told at once. Port 0 takes a free one."""
+    """Before anything else starts, so that a taken port is told at once. Port 0 takes a free one.
+
+    Who comes before the application is ready waits, instead of being turned away.
+    """
     try:
         [(family, kind, protocol, _, address), *_] = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         listening = socket.socket(family, kind, protocol)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
+        listening.listen(BACKLOG)
     except OSError as error:
         raise ServiceError(
             f"cannot listen on {host}:{port}: {error.strerror}",
