@@ -59,7 +59,7 @@ class FlowRecount:
         ends = {topic: self._whole(topic) for topic in topics}
         if None in ends.values():
             return
-        offenders = Offenders()
+        offenders, possible = Offenders(), (ACCEPTED,) if sums is None else (ACCEPTED, NOTHING)
         seen = {p: bytearray(max(0, end - first)) for p, (first, end) in self._claims.ranges.items()}
         for topic, spans in ends.items():
             for record in self._reader.records(topic, spans or {}):
@@ -73,7 +73,7 @@ class FlowRecount:
                     continue
                 if seen[partition][offset - first]:
                     offenders.add("repeated", topic, partition, offset)
-                elif self._claims.of(partition, offset) not in (ACCEPTED, NOTHING if sums else ACCEPTED):
+                elif self._claims.of(partition, offset) not in possible:
                     offenders.add("foreign", topic, partition, offset)
                 seen[partition][offset - first] = 1
         lost = list(self._missing(seen, first_offsets)) if sums is None else []
