@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from headrace.contracts.durations import parse_duration
 from headrace.errors import AppError, UsageError
@@ -45,6 +45,10 @@ class Metric:
     @property
     def final_us(self) -> int:
         return self.final_after // MICROSECOND
+
+    def settled_before(self, watermark: datetime) -> datetime:
+        """Windows that began before this moment are final."""
+        return watermark - self.final_after - self.window.size
 
     @property
     def visible(self) -> tuple[str, ...]:

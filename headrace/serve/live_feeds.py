@@ -1,10 +1,9 @@
 """What changed since a position: rows of a metric, and alerts of a source.
 
-A position is the `updated_at` of the newest row that was seen, and a floor: the start of the oldest window
-that was not final then. One query writes a metric, so no row of an earlier time appears later. The column has
-no index, since every update would have to move it: rows that are not final are found by their partial index,
-rows that became final lie at or above the floor, and a final row below it changes only its count of late
-events, which then has an entry in the late ledger.
+A position is the `updated_at` of the newest row that was seen, and a floor: windows that began before it were
+final then. One query writes a metric, so no row of an earlier time appears later. The column has no index,
+since every update would have to move it: rows that can change lie at or above the floor, and a final row
+below it changes only its count of late events, which then has an entry in the late ledger.
 
 A look that finds more than `MOST` rows gives none of them. Those who follow are told to fetch the metric
 anew, which they do after this look: whatever was committed by then is known to them. So the next look may
@@ -20,6 +19,7 @@ from typing import Any, Protocol
 
 from psycopg import sql
 
+from headrace.connections import query_name
 from headrace.metrics import Metric
 from headrace.serve.answers import to_json
 from headrace.serve.database import Database, NotThereYet, Row
@@ -74,26 +74,21 @@ class Feed(Protocol):
     async def since(self, position: Position) -> Changes: ...
 
 
-_NEWEST = """
-    SELECT coalesce((SELECT min(window_start) FROM {table} WHERE state <> 'final'
-                     AND window_end = (SELECT min(window_end) FROM {table} WHERE state <> 'final')),
-                    (SELECT max(window_start) FROM {table})) AS floor
-"""
+_WATERMARK = "SELECT watermark FROM headrace.watermarks WHERE query = %s AND time = %s"
 _NEWEST_AT = """
-    SELECT greatest((SELECT max(updated_at) FROM {table} WHERE state <> 'final'),
-                    (SELECT max(updated_at) FROM {table} WHERE window_start >= %s)) AS at
+    SELECT greatest((SELECT max(updated_at) FROM {table} WHERE window_start >= %s),
+                    (SELECT max(updated_at) FROM {table}
+                     WHERE window_start = (SELECT max(window_start) FROM {table}))) AS at
 """
 # Planned for all of the changed rows, as a materialised part is, and read until there are enough of them.
 # Beyond the limit one row tells all that is needed. No column of a metric has a name with a space.
 _SINCE = """
     WITH changed AS MATERIALIZED (
-        SELECT {columns} FROM {table} WHERE state <> 'final' AND updated_at > %(at)s AND {mine}
+        SELECT {columns} FROM {table}
+        WHERE window_start >= %(floor)s AND updated_at > %(at)s AND {mine}
         UNION ALL
         SELECT {columns} FROM {table}
-        WHERE state = 'final' AND window_start >= %(floor)s AND updated_at > %(at)s AND {mine}
-        UNION ALL
-        SELECT {columns} FROM {table}
-        WHERE state = 'final' AND window_start < %(floor)s AND updated_at > %(at)s AND {mine}
+        WHERE window_start < %(floor)s AND updated_at > %(at)s AND {mine}
           AND window_start = ANY(ARRAY(SELECT DISTINCT window_start FROM headrace.late_events
                                        WHERE app = %(app)s AND metric = %(metric)s AND seen_at > %(at)s))
     ), few AS MATERIALIZED (SELECT * FROM changed LIMIT %(most)s + 1)
@@ -123,6 +118,7 @@ class MetricFeed:
         self.key, self.source = metric_key(metric.name, grouping), metric.of
         self.subject = {"metric": metric.name} | ({"grouping": grouping} if grouping is not None else {})
         self._app, self._metric, self._grouping = app, metric, grouping
+        self._clock = (query_name(app, metric.of), metric.window.time)
         self._database, self._tables = database, tables
 
     async def newest(self) -> Position:
@@ -134,7 +130,7 @@ class MetricFeed:
             return Changes([], position)
         try:
             # The floor first: it only rises, so one that is a moment old is on the safe side.
-            floor = max(await self._floor(table) or EPOCH, position.floor)
+            floor = max(await self._floor(), position.floor)
             rows = await self._database.rows(*self._changed(table, position))
         except NotThereYet:
             self._tables.forget(self._metric)
@@ -167,12 +163,11 @@ class MetricFeed:
     async def _look(self, table: MetricTable) -> Position:
         if not table.exists:
             return Position()
-        floor = await self._floor(table)
-        found = await self._database.one(sql.SQL(_NEWEST_AT).format(table=table.name), (floor or EPOCH,))
+        floor = await self._floor()
+        found = await self._database.one(sql.SQL(_NEWEST_AT).format(table=table.name), (floor,))
         at = found["at"] if found else None
-        return Position(at or EPOCH, floor or EPOCH)
+        return Position(at or EPOCH, floor)
 
-    async def _floor(self, table: MetricTable) -> datetime | None:
-        found = await self._database.rows(sql.SQL(_NEWEST).format(table=table.name))
-        floor: datetime | None = found[0]["floor"]
-        return floor
+    async def _floor(self) -> datetime:
+        found = await self._database.rows(_WATERMARK, self._clock)
+        return max(EPOCH, self._metric.settled_before(found[0]["watermark"])) if found else EPOCH

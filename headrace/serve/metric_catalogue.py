@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from psycopg import sql
@@ -18,12 +18,12 @@ from headrace.serve.shared import Shared
 
 COUNTED = 10_000  # rows that are counted exactly; above it the planner's estimate is good enough
 LATE_SPAN = timedelta(hours=24)
-# All of it reads a few pages: the rows that are not final yet, those of the newest window, a short count.
+# All of it reads a few pages: the rows that can still change, those of the newest window, a short count.
 _EXTENT = """
     SELECT {metric}::text AS metric,
            (SELECT count(*) FROM (SELECT FROM {table} LIMIT {most}) AS few) AS counted,
            (SELECT reltuples::bigint FROM pg_class WHERE oid = to_regclass({name})) AS estimate,
-           greatest((SELECT max(updated_at) FROM {table} WHERE state <> 'final'),
+           greatest((SELECT max(updated_at) FROM {table} WHERE window_start >= {floor}),
                     (SELECT max(updated_at) FROM {table}
                      WHERE window_start = (SELECT max(window_start) FROM {table}))) AS updated_at
 """
@@ -47,14 +47,20 @@ class MetricCatalogue:
 
     async def _read(self) -> dict[str, dict[str, Any]]:
         tables = [await self._tables.table(metric) for metric in self._loaded.app.metrics.values()]
-        extents = await self._extents([table for table in tables if table.exists])
+        clocks = await self._watermarks()
+        watermarks = {
+            table.metric.name: clocks.get(
+                (query_name(self._loaded.name, table.metric.of), table.metric.window.time)
+            )
+            for table in tables
+        }
+        extents = await self._extents([table for table in tables if table.exists], watermarks)
         late = await self._late([table.metric.name for table in tables])
-        watermarks = await self._watermarks()
         return {
             table.metric.name: self._metric(
                 table,
                 extents.get(table.metric.name, NOTHING),
-                watermarks.get((query_name(self._loaded.name, table.metric.of), table.metric.window.time)),
+                watermarks[table.metric.name],
                 late.get(table.metric.name, 0),
             )
             for table in tables
@@ -83,20 +89,23 @@ class MetricCatalogue:
             "late_events": late,
         }
 
-    async def _extents(self, tables: list[MetricTable]) -> dict[str, Row]:
+    async def _extents(
+        self, tables: list[MetricTable], watermarks: dict[str, datetime | None]
+    ) -> dict[str, Row]:
         parts = [
             sql.SQL(_EXTENT).format(
                 metric=sql.Literal(table.metric.name),
                 table=table.name,
                 name=sql.Literal(table.name.as_string()),
                 most=sql.Literal(COUNTED),
+                floor=_floor(table.metric, watermarks[table.metric.name]),
             )
             for table in tables
         ]
         found = await self._database.rows_if_there(sql.SQL(" UNION ALL ").join(parts)) if parts else []
         return {row["metric"]: row for row in found}
 
-    async def _watermarks(self) -> dict[tuple[str, str], Any]:
+    async def _watermarks(self) -> dict[tuple[str, str], datetime | None]:
         found = await self._database.rows_if_there(
             "SELECT query, time, watermark FROM headrace.watermarks WHERE query = ANY(%s)",
             ([query_name(self._loaded.name, stream) for stream in self._loaded.contracts],),
@@ -106,6 +115,12 @@ class MetricCatalogue:
     async def _late(self, metrics: list[str]) -> dict[str, int]:
         found = await self._database.rows_if_there(_LATE, (metrics, self._loaded.name, LATE_SPAN, COUNTED))
         return {row["metric"]: row["n"] for row in found}
+
+
+def _floor(metric: Metric, watermark: datetime | None) -> sql.Composed:
+    """Rows of windows that began before it are final."""
+    found = metric.settled_before(watermark) if watermark else "-infinity"
+    return sql.SQL("{}::timestamptz").format(sql.Literal(found))
 
 
 def _rows(extent: Row) -> int:

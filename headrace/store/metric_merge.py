@@ -18,6 +18,8 @@ from headrace.views.pane_rows import Panes
 from headrace.views.resolve import ResolvedMetric
 from headrace.windows import MICROSECOND
 
+MANY = 5_000  # rows of a batch from which on it pays to ask which windows have none yet
+
 
 class MetricStore:
     """The table of one metric, inside the transaction of a batch."""
@@ -35,12 +37,14 @@ class MetricStore:
             return
         self._refuse_final(panes, before)
         self._spread.load(connection, panes)
-        self._spread.guard(connection, panes)
+        windows = self._shape.window_starts(panes)
+        is_large = sum(len(rows.panes) for rows in panes.rows) > MANY
+        new = self._without_rows(connection, windows) if is_large else []
+        self._spread.guard(connection, panes, frozenset(new))
         corrects = self._is_shown and self._reaches_back(panes, before)
-        windows = self._shape.window_starts(panes) if corrects else []
         if corrects:
             self._remember_touched(connection, windows, "preliminary", sql.SQL("published_at"))
-        self._upsert(connection, after)
+        self._insert(connection, after, windows, new)
         for name, measure in self._shape.resolved.packed.items():
             self._packed.merge(connection, name, measure, panes)
         if corrects:
@@ -60,22 +64,28 @@ class MetricStore:
             return False
         if self._cuts(before) == self._cuts(after) and not (panes and self._reaches_back(panes, after)):
             return False
-        at = EPOCH + after * MICROSECOND
+        self.settle(connection, None if before is None else before - self._shape.metric.final_us, after)
+        return True
+
+    def settle(self, connection: Connection, since: int | None, watermark: int) -> None:
+        """Give rows of windows that end after `since` the state that the watermark says."""
+        metric = self._shape.metric
+        at, size = EPOCH + watermark * MICROSECOND, metric.window.size
+        first = "-infinity" if since is None else EPOCH + since * MICROSECOND - size
         for state, wait, where in (
-            ("final", self._shape.metric.final_after, "state <> 'final'"),
-            ("preliminary", self._shape.metric.preliminary_after, "state = 'open'"),
+            ("final", metric.final_after, "state <> 'final'"),
+            ("preliminary", metric.preliminary_after, "state = 'open'"),
         ):
             self.remember(
                 connection,
                 sql.SQL(
                     "UPDATE {} SET state = {}, revision = greatest(revision, 1), watermark = %s,"
                     " published_at = coalesce(published_at, now()), updated_at = now()"
-                    " WHERE {} AND window_end <= %s RETURNING *"
+                    " WHERE {} AND window_start > %s::timestamptz AND window_start <= %s RETURNING *"
                 ).format(self._shape.table, sql.Literal(state), sql.SQL(where)),
-                (at, at - wait),
+                (at, first, at - wait - size),
                 only=self._has_versions,
             )
-        return True
 
     def retire(self, connection: Connection, watermark: int | None) -> None:
         """Final rows go when their time is over: by the start, which the primary key begins with."""
@@ -126,39 +136,67 @@ class MetricStore:
                     hint="the batch is not recorded; this is a defect, please report it",
                 )
 
-    def _upsert(self, connection: Connection, watermark: int | None) -> None:
+    def _without_rows(self, connection: Connection, windows: list[datetime]) -> list[datetime]:
+        found = connection.execute(
+            sql.SQL(
+                "SELECT w FROM unnest(%s::timestamptz[]) w"
+                " WHERE NOT EXISTS (SELECT FROM {} t WHERE t.window_start = w)"
+            ).format(self._shape.table),
+            (windows,),
+        )
+        return [start for (start,) in found]
+
+    def _insert(
+        self, connection: Connection, watermark: int | None, windows: list[datetime], new: list[datetime]
+    ) -> None:
+        """Where a window has no row, no row can be there already: not to ask takes half of the time."""
+        if new:
+            self._write(connection, watermark, sql.SQL("WHERE window_start = ANY(%(new)s)"), new)
+        if len(new) < len(windows):
+            where = sql.SQL("WHERE window_start <> ALL(%(new)s)" if new else "")
+            self._write(connection, watermark, sql.SQL("{} {}").format(where, self._or_merge()), new)
+
+    def _or_merge(self) -> sql.Composed:
+        changes = sql.SQL("excluded.events > 0 AND t.state IN ('preliminary', 'corrected')")
+        return sql.SQL(
+            "ON CONFLICT ({keys}) DO UPDATE SET events = t.events + excluded.events,"
+            " late_events = t.late_events + excluded.late_events, updated_at = now(),"
+            " state = CASE WHEN {changes} THEN 'corrected' ELSE t.state END,"
+            " revision = t.revision + ({changes})::int{merged}"
+        ).format(
+            keys=column_list(self._shape.keys),
+            changes=changes,
+            merged=sql.SQL("").join(with_row(part) for part in self._shape.resolved.parts),
+        )
+
+    def _write(
+        self, connection: Connection, watermark: int | None, how: sql.Composable, new: list[datetime]
+    ) -> None:
         """A row that is new and already behind the watermark need not be touched again to be published."""
         at = None if watermark is None else EPOCH + watermark * MICROSECOND
         metric = self._shape.metric
         final, published = (
             None if at is None else at - wait for wait in (metric.final_after, metric.preliminary_after)
         )
-        parts = self._shape.resolved.parts
-        counted = ["events", "late_events", *[part.column for part in parts]]
-        columns, keys = column_list([*self._shape.keys, *counted]), column_list(self._shape.keys)
-        changes = sql.SQL("excluded.events > 0 AND t.state IN ('preliminary', 'corrected')")
-        merge = sql.SQL(
-            "INSERT INTO {table} AS t"
-            " ({columns}, state, revision, watermark, published_at, updated_at)"
-            " SELECT {columns}, CASE WHEN window_end <= %(final)s THEN 'final'"
-            " WHEN window_end <= %(published)s THEN 'preliminary' ELSE 'open' END,"
-            " coalesce(window_end <= %(published)s, false)::int,"
-            " CASE WHEN window_end <= %(published)s THEN %(at)s::timestamptz END,"
-            " CASE WHEN window_end <= %(published)s THEN now() END, now()"
-            " FROM {added} s"
-            " ON CONFLICT ({keys}) DO UPDATE SET events = t.events + excluded.events,"
-            " late_events = t.late_events + excluded.late_events, updated_at = now(),"
-            " state = CASE WHEN {changes} THEN 'corrected' ELSE t.state END,"
-            " revision = t.revision + ({changes})::int{merged}"
-        ).format(
-            table=self._shape.table,
-            added=self._spread_rows(),
-            columns=columns,
-            keys=keys,
-            changes=changes,
-            merged=sql.SQL("").join(with_row(part) for part in parts),
+        counted = ["events", "late_events", *[part.column for part in self._shape.resolved.parts]]
+        connection.execute(
+            sql.SQL(
+                "INSERT INTO {table} AS t"
+                " ({columns}, state, revision, watermark, published_at, updated_at)"
+                " SELECT {columns}, CASE WHEN window_end <= %(final)s THEN 'final'"
+                " WHEN window_end <= %(published)s THEN 'preliminary' ELSE 'open' END,"
+                " coalesce(window_end <= %(published)s, false)::int,"
+                " CASE WHEN window_end <= %(published)s THEN %(at)s::timestamptz END,"
+                " CASE WHEN window_end <= %(published)s THEN now() END, now()"
+                " FROM {added} s {how}"
+            ).format(
+                table=self._shape.table,
+                columns=column_list([*self._shape.keys, *counted]),
+                added=self._spread_rows(),
+                how=how,
+            ),
+            {"at": at, "final": final, "published": published, "new": new},
         )
-        connection.execute(merge, {"at": at, "final": final, "published": published})
 
     def _spread_rows(self) -> sql.Composable:
         """What the batch adds, one row for each key."""

@@ -90,18 +90,21 @@ class Spread:
     def _values(self, rows: PaneRows) -> list[Texts | str]:
         return [rows.values[self._shape.places[part.column]] for part in self._shape.resolved.parts]
 
-    def guard(self, connection: Connection, panes: Panes) -> None:
-        """Groups beyond the limit of a window are merged into one, `(other)`; who is in stays in."""
+    def guard(self, connection: Connection, panes: Panes, new: frozenset[datetime]) -> None:
+        """Groups beyond the limit of a window are merged into one, `(other)`; who is in stays in.
+
+        `new` are the starts of windows that are known to have no row.
+        """
         if not self._shape.metric.dimensions:
             return
-        for end, grouping in self._perhaps_crowded(panes):
+        for end, grouping in self._perhaps_crowded(panes, new):
             place = (end - self._shape.metric.window.size, end, self._shape.grouping(grouping))
             known, added = self._count(connection, place)
             self._bounds[end, grouping] = known + added
             if known + added > self._shape.metric.limit:
                 self._merge_others(connection, place)
 
-    def _perhaps_crowded(self, panes: Panes) -> list[tuple[datetime, int]]:
+    def _perhaps_crowded(self, panes: Panes, new: frozenset[datetime]) -> list[tuple[datetime, int]]:
         """Windows and groupings that may have more groups than allowed, by an upper bound of their number."""
         window = self._shape.metric.window
         if len(self._bounds) > BOUNDS:
@@ -114,7 +117,8 @@ class Spread:
                 for k in range(window.panes):
                     key = (_time(pane + window.hop_us * (k + 1)), rows.grouping)
                     # A window that this process has not seen may be full already.
-                    self._bounds[key] = self._bounds.get(key, self._shape.metric.limit) + added
+                    unseen = 0 if key[0] - window.size in new else self._shape.metric.limit
+                    self._bounds[key] = self._bounds.get(key, unseen) + added
                     if self._bounds[key] > self._shape.metric.limit:
                         crowded.append(key)
         return list(dict.fromkeys(crowded))

@@ -61,6 +61,9 @@ STATEMENTS = (
     "CREATE INDEX IF NOT EXISTS revisions_corrected ON headrace.revisions (app, metric, at)"
     " WHERE state = 'corrected'",
 )
+# Room on each page for a new version of every row of it, so that a change touches no index. For the same
+# reason no index may know the state of a row: rows that can change are found by the start of their window.
+FILL = 45
 REPLAY = ("of", "window", "by", "where", "measures", "final_after")
 
 
@@ -83,11 +86,7 @@ def define(connection: Connection, app: str, resolved: ResolvedMetric) -> None:
     if found is None:
         _create(connection, app, resolved)
     else:
-        connection.execute(
-            sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS published_at timestamptz").format(
-                table_name(app, metric)
-            )
-        )
+        _bring_up_to_date(connection, app, metric)
     _keep_sketches_plain(connection, table_name(app, metric), resolved)
     if found is not None and found[0] != now:
         _change(connection, app, resolved, found[0], now)
@@ -96,6 +95,18 @@ def define(connection: Connection, app: str, resolved: ResolvedMetric) -> None:
         " ON CONFLICT (app, metric) DO UPDATE SET definition = excluded.definition",
         (app, metric.name, Jsonb(now)),
     )
+
+
+def _bring_up_to_date(connection: Connection, app: str, metric: Metric) -> None:
+    """What tables of earlier versions lack, or have and should not."""
+    table = table_name(app, metric)
+    index = sql.Identifier(app, f"{metric.name}_window_end_idx")
+    for change in (
+        sql.SQL("ALTER TABLE {} ADD COLUMN IF NOT EXISTS published_at timestamptz").format(table),
+        sql.SQL("ALTER TABLE {} SET (fillfactor = {})").format(table, sql.Literal(FILL)),
+        sql.SQL("DROP INDEX IF EXISTS {}").format(index),
+    ):
+        connection.execute(change)
 
 
 def definition(resolved: ResolvedMetric) -> dict[str, Any]:
@@ -158,15 +169,15 @@ def create_rows(connection: Connection, name: sql.Identifier, resolved: Resolved
             " events bigint NOT NULL, late_events bigint NOT NULL, {},"
             " watermark timestamptz, published_at timestamptz, updated_at timestamptz NOT NULL,"
             " PRIMARY KEY ({}))"
-            " WITH (fillfactor = 70)"
+            " WITH (fillfactor = {})"
         ).format(
             name,
             sql.SQL(", ").join(dims) if dims else sql.SQL("CHECK (true)"),
             sql.SQL(", ").join(values) if values else sql.SQL("CHECK (true)"),
             key,
+            sql.Literal(FILL),
         )
     )
-    connection.execute(sql.SQL("CREATE INDEX ON {} (window_end) WHERE state <> 'final'").format(name))
 
 
 def _keep_sketches_plain(connection: Connection, name: sql.Identifier, resolved: ResolvedMetric) -> None:

@@ -65,11 +65,13 @@ class TriggeredStore:
         if after is None:
             return False
         due = self._due(before, after, panes)
-        if due is None:
+        if not due:
             return False
-        self._publish(connection, due, after)
+        self._publish(connection, sql.SQL(" OR ").join(map(_ends_in, due)), after)
         # A row that was not shown before may lie behind the watermark already.
-        return self._shown.advance(connection, None, after)
+        firsts = [first for first, _ in due if first is not None]
+        self._shown.settle(connection, min(firsts) if len(firsts) == len(due) else None, after)
+        return True
 
     def retire(self, connection: Connection, watermark: int | None) -> None:
         self._shown.retire(connection, watermark)
@@ -84,8 +86,8 @@ class TriggeredStore:
     def forget_old(self, connection: Connection) -> None:
         self._shown.forget_old(connection)
 
-    def _due(self, before: int | None, after: int, panes: Panes | None) -> sql.Composable | None:
-        """Which windows are to be shown, if any: all that may change once the watermark has passed a trigger,
+    def _due(self, before: int | None, after: int, panes: Panes | None) -> list[Span]:
+        """Which windows are to be shown: all that may change once the watermark has passed a trigger,
         otherwise those whose state moves, and final ones that were missed once more."""
         window, final = self._metric.window, self._metric.final_us
         spans: list[Span] = []
@@ -98,7 +100,7 @@ class TriggeredStore:
         if panes is not None and before is not None:
             ends = (panes.starts + window.hop_us).tolist()
             spans += [(end - 1, end) for end in ends if end + final <= before]
-        return sql.SQL("({})").format(sql.SQL(" OR ").join(map(_ends_in, spans))) if spans else None
+        return spans
 
     def _publish(self, connection: Connection, due: sql.Composable, watermark: int) -> None:
         """Copy the rows that have changed. Every event that is counted changes `events`."""
@@ -111,7 +113,7 @@ class TriggeredStore:
             "INSERT INTO {table} AS t"
             " ({columns}, state, revision, watermark, published_at, updated_at, {mark})"
             " SELECT {mine}, 'open', 1, {at}, now(), now(), {batch}"
-            " FROM {growing} g LEFT JOIN {table} s USING ({keys}) WHERE {due} AND g.state = 'open'"
+            " FROM {growing} g LEFT JOIN {table} s USING ({keys}) WHERE ({due}) AND g.state = 'open'"
             " AND (s.events, s.late_events) IS DISTINCT FROM (g.events, g.late_events)"
             " ON CONFLICT ({keys}) DO UPDATE SET {values}, {mark} = excluded.{mark}, updated_at = now(),"
             " state = CASE WHEN {changed} AND t.state = 'preliminary' THEN 'corrected' ELSE t.state END,"

@@ -32,6 +32,7 @@ from headrace import (
 )
 from headrace.local.services import Services
 from headrace.measures import HLL_ERROR
+from headrace.store import metric_merge
 from headrace.windows import MICROSECOND
 from tests.oracle.metrics_oracle import Event, MeasureSpec, MetricSpec, Outcome, Row, outcome
 from tests.views.stream import Stream
@@ -204,10 +205,20 @@ def batches_of(events: list[Event], seed: int, largest: int) -> list[list[Event]
     return batches
 
 
-@pytest.mark.parametrize(("seed", "largest"), [(1, 200), (2, 60), (3, 400), (4, 16)])
+@pytest.mark.parametrize(
+    ("seed", "largest", "many"),
+    [(1, 200, metric_merge.MANY), (2, 60, 0), (3, 400, 0), (4, 16, metric_merge.MANY)],
+)
 def test_rows_late_events_and_ledger_are_the_oracles(
-    spark: SparkSession, services: Services, seed: int, largest: int
+    spark: SparkSession,
+    services: Services,
+    seed: int,
+    largest: int,
+    many: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """From `many` rows on, a batch asks first which of its windows are new."""
+    monkeypatch.setattr(metric_merge, "MANY", many)
     batches = batches_of(stream_of(seed, 200), seed, largest)
     stream = Stream(spark, services.store_url, EVERYTHING, ROLLING, SO_FAR)
     idle = stream.contract.idle_after // MICROSECOND
