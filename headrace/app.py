@@ -329,7 +329,7 @@ class App:
     def _tables(self, given: Dimension | Sequence[Dimension]) -> list[Dimension]:
         """With their files found beside the app."""
         tables = [given] if isinstance(given, Dimension) else list(given)
-        return [replace(t, file=self.file.parent / t.file) if t.file is not None else t for t in tables]
+        return [table.beside(self.file.parent) for table in tables]
 
     def choices(self, name: str) -> Source:
         return self.sources.get(name, Source(name))

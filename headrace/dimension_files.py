@@ -60,6 +60,17 @@ def checked_row(dimension: Dimension, where: str, given: Mapping[str, Any], colu
     return Row(str(key), start, end, tuple(values))
 
 
+def as_texts(dimension: Dimension, row: Mapping[str, Any]) -> dict[str, Any]:
+    """A column that is declared as text is shown as text, whatever it is kept as."""
+    times = (dimension.valid_from, dimension.valid_to)
+    return {
+        name: str(value)
+        if value is not None and name not in times and dimension.type_of(name) == "string"
+        else value
+        for name, value in row.items()
+    }
+
+
 def check_columns(dimension: Dimension, where: str, present: list[str]) -> tuple[str, ...]:
     """The columns that hold values; raises AppError where one that is needed is missing."""
     own = [dimension.key, dimension.valid_from, *([dimension.valid_to] if dimension.valid_to else [])]

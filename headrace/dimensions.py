@@ -6,7 +6,7 @@ import inspect
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -29,6 +29,7 @@ class Dimension:
     as_of: str
     file: Path | None
     store: tuple[str, str] | None  # schema and table
+    lake: str  # the folder or address of a Delta table
     valid_from: str
     valid_to: str
     types: Mapping[str, ColumnType] = field(hash=False)
@@ -40,7 +41,18 @@ class Dimension:
 
     @property
     def place(self) -> str:
-        return str(self.file) if self.file is not None else ".".join(self.store or ())
+        return self.lake or (str(self.file) if self.file is not None else ".".join(self.store or ()))
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it is of a service: the store, or a lake with an address like `s3://…`."""
+        return self.store is not None or "://" in self.lake
+
+    def beside(self, folder: Path) -> Dimension:
+        """With its file or folder found there."""
+        if self.file is not None:
+            return replace(self, file=folder / self.file)
+        return replace(self, lake=str(folder / self.lake)) if not self.is_remote else self
 
 
 def table(
@@ -58,7 +70,9 @@ def table(
     types: Mapping[str, ColumnType] | None = None,
     limit: int = LIMIT,
 ) -> Dimension:
-    """A dimension from a CSV or JSON-lines file, or from a table of the store (`store="schema.table"`).
+    """A dimension from a CSV or JSON-lines file, a table of the store (`"schema.table"`) or a Delta table.
+
+    `lake` is the folder of the Delta table, or an address that delta-rs knows, like `s3://bucket/products`.
 
     Columns are texts unless `types` says otherwise. `on` is the field of the events, if its name is another
     than that of the key. A version ends where the next begins, or at `valid_to`.
@@ -68,15 +82,15 @@ def table(
     what = f"table '{name}'"
     if not NAME.fullmatch(name):
         raise AppError(f"'{name}' is no name for a table", where=where, hint="lower-case letters and _")
-    for given, name_of_it in ((lake, "the lake"), (replica, "a CDC replica")):
-        if given:
-            raise AppError(
-                f"{what}: tables of {name_of_it} cannot be looked up yet",
-                where=where,
-                hint='today a file (file="dimensions/products.csv") or the store (store="schema.table")',
-            )
-    if bool(file) == bool(store):
-        raise AppError(f"{what} needs a file or a store", where=where, hint=f'file="dimensions/{name}.csv"')
+    if replica:
+        raise AppError(
+            f"{what}: tables of a CDC replica cannot be looked up yet",
+            where=where,
+            hint='today a file (file="dimensions/products.csv"), the store (store="schema.table") or lake=',
+        )
+    if [bool(file), bool(store), bool(lake)].count(True) != 1:
+        hint = f'file="dimensions/{name}.csv"'
+        raise AppError(f"{what} needs a file, a store or a lake, one of them", where=where, hint=hint)
     schema, dot, stored = store.partition(".")
     if store and not (schema and dot and stored and "." not in stored):
         raise AppError(f"{what}: '{store}' is no table of the store", where=where, hint='"schema.table"')
@@ -88,7 +102,7 @@ def table(
         raise AppError(f"{what}: limit must be at least 1, not {limit}", where=where)
     return Dimension(
         *(name, key, on or key, as_of, Path(file) if file else None, (schema, stored) if store else None),
-        *(valid_from, valid_to, dict(types or {}), limit, where),
+        *(lake, valid_from, valid_to, dict(types or {}), limit, where),
     )
 
 

@@ -44,8 +44,8 @@ def check_plans(spark: SparkSession, loaded: LoadedApp) -> None:
         resolve_sessions(spark, loaded.sessions_of(contract.name), contract)
         signals = resolve_signals(spark, loaded.signals_of(contract.name), contract)
         check_lane_plan(spark, contract, [s for s in signals if s.signals.lane == "realtime"])
-        on_file = [e for e in loaded.enrich_of(contract.name) if all(t.file for t in e.tables)]
-        Enrichment(contract, on_file, Dimensions())
+        here = [e for e in loaded.enrich_of(contract.name) if not any(t.is_remote for t in e.tables)]
+        Enrichment(contract, here, Dimensions())
 
 
 def _check_pattern(spark: SparkSession, contract: Contract, path: str, field: Field) -> None:

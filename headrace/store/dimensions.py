@@ -13,7 +13,8 @@ from uuid import uuid4
 import psycopg
 from psycopg import sql
 
-from headrace.dimension_files import check_columns, checked_row, read_file, too_large
+from headrace.dimension_files import as_texts, check_columns, checked_row, read_file, too_large
+from headrace.dimension_lake import LakeTable
 from headrace.dimensions import Dimension, Versions, versions_of
 from headrace.errors import AppError, HeadraceError
 from headrace.store.connection import Connection, Store
@@ -39,6 +40,7 @@ class LiveDimension:
     ) -> None:
         self._lock = lock or threading.Lock()
         self.dimension, self._store = dimension, store
+        self._lake = LakeTable(dimension) if dimension.lake else None
         self._check_seconds = CHECK_SECONDS if check_seconds is None else check_seconds
         self._versions: Versions | None = None
         self._stamp: object = None
@@ -93,11 +95,15 @@ class LiveDimension:
                     where=self.dimension.declared_at,
                 ) from error
             return (found.st_mtime_ns, found.st_size, found.st_ino)
+        if self._lake is not None:
+            return self._lake.stamp()
         return self._ask(self._stamp_of_store)
 
     def _read(self) -> Versions:
         if self.dimension.file is not None:
             return read_file(self.dimension)
+        if self._lake is not None:
+            return self._lake.read()
         found: Versions = self._ask(self._rows_of_store)
         return found
 
@@ -150,23 +156,13 @@ class LiveDimension:
             raise too_large(dimension, dimension.place)
         columns = check_columns(dimension, dimension.place, names)
         given = (dict(zip(names, row, strict=True)) for row in found)
-        rows = [checked_row(dimension, dimension.place, self._texts(row), columns) for row in given]
+        rows = [checked_row(dimension, dimension.place, as_texts(dimension, row), columns) for row in given]
         if len({(row.key, row.valid_from) for row in rows}) < len(rows):
             raise AppError(
                 f"table '{dimension.name}' has two versions of a key from the same moment",
                 where=dimension.place,
             )
         return versions_of(columns, rows)
-
-    def _texts(self, row: dict[str, Any]) -> dict[str, Any]:
-        """A column that is declared as text is shown as text, whatever Postgres keeps it as."""
-        times = (self.dimension.valid_from, self.dimension.valid_to)
-        return {
-            name: str(value)
-            if value is not None and name not in times and self.dimension.type_of(name) == "string"
-            else value
-            for name, value in row.items()
-        }
 
 
 class Dimensions:

@@ -121,12 +121,12 @@ def test_a_wrong_file_is_told_with_its_line(
 
 def test_wrong_declarations_say_so() -> None:
     for given, problem in (
-        ({}, "a file or a store"),
-        ({"file": "a.csv", "store": "a.b"}, "a file or a store"),
+        ({}, "a file, a store or a lake"),
+        ({"file": "a.csv", "store": "a.b"}, "a file, a store or a lake"),
+        ({"file": "a.csv", "lake": "b"}, "a file, a store or a lake"),
         ({"store": "products"}, "no table of the store"),
         ({"file": "a.csv", "types": {"price": "money"}}, "no type 'money'"),
         ({"file": "a.csv", "limit": 0}, "at least 1"),
-        ({"lake": "silver.products"}, "tables of the lake cannot be looked up yet"),
         ({"replica": "products"}, "tables of a CDC replica cannot be looked up yet"),
     ):
         with pytest.raises(AppError, match=problem) as error:
