@@ -19,7 +19,7 @@ from headrace.errors import AppError
 # Batches wait while a table is looked at, and the versions that are there can be used meanwhile.
 _PATIENCE = {"connect_timeout": "2s", "timeout": "10s", "max_retries": "2", "retry_timeout": "10s"}
 _UNREADABLE = (DeltaError, OSError, ValueError, pa.ArrowException)
-_COLOUR = re.compile(r"\x1b\[\d*m")
+_NOISE = re.compile(r"\x1b\[\d*m| in [\d.]+[nµm]?s\b")  # colours, and how long it took
 _FRAME = re.compile(r"\d+: |at /|at <")  # delta-rs may add where in itself it failed
 
 
@@ -150,6 +150,6 @@ def _midnight(given: Any) -> Any:
 
 
 def _one_line(error: Exception) -> str:
-    """What delta-rs says in a tree with colours."""
-    lines = [line.strip(" ↳\t") for line in _COLOUR.sub("", str(error)).splitlines()]
-    return ": ".join(line for line in lines if line and not _FRAME.match(line))[:300]
+    """What delta-rs says in a tree; the same words each time, so that they are logged once."""
+    lines = [line.strip(" ↳\t") for line in _NOISE.sub("", str(error)).splitlines()]
+    return ": ".join(line for line in lines if line and not _FRAME.match(line))[:500]

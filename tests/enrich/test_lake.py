@@ -193,6 +193,7 @@ def test_a_lake_that_does_not_answer_is_told_soon(monkeypatch: pytest.MonkeyPatc
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     said = wrong(table("products", key="product_id", lake="s3://bucket/products")).what
+    assert wrong(table("products", key="product_id", lake="s3://bucket/products")).what == said
     assert said.startswith("table 'products': cannot read s3://bucket/products: ")
     assert "Connection refused" in said
 
