@@ -70,8 +70,6 @@ class Broker(Service):
         logs = self.data / "logs"
         logs.mkdir(parents=True, exist_ok=True)
         controller_port = choose_port("kafka controller", 0, 0)
-        while controller_port == self.port:
-            controller_port = choose_port("kafka controller", 0, 0)
         config = self.data / "server.properties"
         config.write_text(
             SERVER.format(port=self.port, controller_port=controller_port, data=_escaped(self.data))

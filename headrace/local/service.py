@@ -24,6 +24,9 @@ LOG_BYTES = 20 * 1024 * 1024
 # Below the range from which systems take the ports of outgoing connections, so that a port that was ours
 # yesterday, or before a crash, is rarely taken by a passing connection.
 PORT_RANGE = (20_000, 32_000)
+# Given to services of this process. One that is starting does not listen yet, so its port seems to be free.
+_given: set[int] = set()
+_giving = threading.Lock()
 
 
 class Service(ABC):
@@ -185,19 +188,22 @@ def descendants(pid: int) -> list[psutil.Process]:
 
 
 def choose_port(name: str, fixed: int, kept: int) -> int:
-    """The port the user fixed, else the one used before, else a free one."""
-    if fixed:
-        if not is_free(fixed):
-            raise ServiceError(
-                f"port {fixed} for {name} is taken by another process",
-                hint=f"stop that process, choose another {name}_port, or leave it out to take a free one",
-            )
-        return fixed
-    if kept and is_free(kept):
-        return kept
+    """The port the user fixed, else the one used before, else a free one that no other service was given."""
+    if fixed and not is_free(fixed):
+        raise ServiceError(
+            f"port {fixed} for {name} is taken by another process",
+            hint=f"stop that process, choose another {name}_port, or leave it out to take a free one",
+        )
+    with _giving:
+        port = fixed or (kept if kept and is_free(kept) else _unused_port(name))
+        _given.add(port)
+    return port
+
+
+def _unused_port(name: str) -> int:
     for _ in range(200):
         port = random.randint(*PORT_RANGE)
-        if is_free(port):
+        if port not in _given and is_free(port):
             return port
     raise ServiceError(f"no free port on 127.0.0.1 for {name}", hint=f"set {name}_port in headrace.toml")
 

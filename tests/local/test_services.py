@@ -20,6 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from headrace.errors import ServiceError
 from headrace.local import postgres as postgres_module
+from headrace.local import service
 from headrace.local import services as services_module
 from headrace.local.postgres import Postgres
 from headrace.local.service import choose_port, is_free
@@ -162,6 +163,16 @@ def test_a_port_that_was_ours_is_given_up_when_somebody_took_it(taken_port: int)
     free = unused_port()
     assert choose_port("kafka", 0, free) == free
     assert is_free(free)
+
+
+def test_no_two_services_are_given_the_same_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither listens yet when the other one is given its port."""
+    first, second, kept = unused_port(), unused_port(), unused_port()
+    monkeypatch.setattr(service, "_given", set())
+    throws = iter([first, first, kept, second])
+    monkeypatch.setattr("random.randint", lambda *_: next(throws))
+    assert choose_port("kafka", 0, kept) == kept
+    assert [choose_port(name, 0, 0) for name in ("postgres", "kafka controller")] == [first, second]
 
 
 def test_an_existing_kafka_and_postgres_are_used(services: Services, tmp_path: Path) -> None:
