@@ -46,7 +46,7 @@ class MetricStore:
             self._remember_touched(connection, windows, "preliminary", sql.SQL("published_at"))
         self._insert(connection, after, windows, new)
         for name, measure in self._shape.resolved.packed.items():
-            self._packed.merge(connection, name, measure, panes)
+            self._packed.merge(connection, name, measure, panes, windows)
         if corrects:
             self._remember_touched(connection, windows, "corrected", sql.SQL("now()"))
         if panes.late:

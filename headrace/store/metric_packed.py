@@ -22,13 +22,15 @@ class Packed:
     def __init__(self, shape: MetricShape) -> None:
         self._shape = shape
 
-    def merge(self, connection: Connection, name: str, measure: Measure, panes: Panes) -> None:
+    def merge(
+        self, connection: Connection, name: str, measure: Measure, panes: Panes, windows: list[datetime]
+    ) -> None:
+        """`windows` are the starts of all that the batch touches."""
         added: dict[Key, list[Any]] = {}
         for key, value in self._packed_values(name, measure, panes):
             added.setdefault(key, []).append(value)
         if not added:
             return
-        windows = self._shape.window_starts(panes)
         columns = packed_columns(name, measure)
         state = next(iter(columns))
         keys = column_list(self._shape.keys)

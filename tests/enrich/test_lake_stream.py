@@ -17,14 +17,21 @@ from typer.testing import CliRunner
 
 from headrace.cli import app as cli
 from headrace.errors import AppError
-from headrace.local.connect import connections_of
 from headrace.local.services import Services
-from headrace.log.topics import ensure_outputs, ensure_topics
 from headrace.ops.check import check_plans
 from headrace.ops.load import LoadedApp, load_app
 from headrace.ops.simulate import Input, simulate
-from headrace.store.connection import Store
-from tests.enrich.test_publishing import APP, CONTRACT, EVENTS, TABLE, app_of, event, gate_of, records
+from tests.enrich.test_publishing import (
+    APP,
+    CONTRACT,
+    EVENTS,
+    TABLE,
+    app_of,
+    event,
+    gate_of,
+    prepared,
+    records,
+)
 
 LAKE = APP.replace('file="products.csv"', 'lake="lake/products"')
 WANTED = {event_id: (category, is_known) for event_id, _, _, category, is_known in EVENTS}
@@ -79,11 +86,8 @@ def test_the_engine_uses_a_new_version_without_a_restart(
 ) -> None:
     monkeypatch.setattr("headrace.store.dimensions.CHECK_SECONDS", 0.0)
     loaded, contract = app_of(folder, "lake_engine", "keep")
-    to = connections_of(services)
-    ensure_topics(contract, to.librdkafka)
+    to = prepared(services, loaded, contract)
     topic = loaded.app.enrichments["clicks_enriched"].topic
-    ensure_outputs(contract, [topic], to.librdkafka)
-    Store(to.store_url).prepare()
     gate = gate_of(spark, folder, loaded, contract, to)
     query = gate.start()
     producer = Producer(to.librdkafka)

@@ -107,6 +107,15 @@ def app_of(folder: Path, name: str, unknown: str) -> tuple[LoadedApp, Contract]:
     return loaded, replace(loaded.contract("clicks"), name=name)
 
 
+def prepared(services: Services, loaded: LoadedApp, contract: Contract) -> Connections:
+    """With its topics and the store's own tables."""
+    to = connections_of(services)
+    ensure_topics(contract, to.librdkafka)
+    ensure_outputs(contract, loaded.app.enrichments["clicks_enriched"].topics, to.librdkafka)
+    Store(to.store_url).prepare()
+    return to
+
+
 def gate_of(
     spark: SparkSession,
     folder: Path,
@@ -168,11 +177,8 @@ def test_every_accepted_event_is_enriched_once(
     """Also if it is published in no other way."""
     name = f"enriching_{unknown}_{publish}".lower()
     loaded, contract = app_of(folder, name, unknown)
-    to = connections_of(services)
-    ensure_topics(contract, to.librdkafka)
+    to = prepared(services, loaded, contract)
     enrich = loaded.app.enrichments["clicks_enriched"]
-    ensure_outputs(contract, enrich.topics, to.librdkafka)
-    Store(to.store_url).prepare()
     producer = Producer(to.librdkafka)
     for event_id, clock, product, *_ in EVENTS:
         producer.produce(contract.topics.raw, event(event_id, clock, product), partition=0)
@@ -248,12 +254,9 @@ def test_a_batch_that_failed_after_publishing_is_neither_lost_nor_doubled(
         decision={"block": 0.5},
         topic="enriching_again.signals.v1",
     )
-    to = connections_of(services)
-    ensure_topics(contract, to.librdkafka)
+    to = prepared(services, loaded, contract)
     topic = app.enrichments["clicks_enriched"].topic
-    ensure_outputs(contract, app.enrichments["clicks_enriched"].topics, to.librdkafka)
     ensure_alert_topics({"enriching_again.signals.v1"}, timedelta(days=1), to.librdkafka)
-    Store(to.store_url).prepare()
     producer = Producer(to.librdkafka)
     for event_id, clock, product, *_ in EVENTS:
         headers: Any = [("trace", event_id.encode())]
@@ -328,11 +331,8 @@ def test_a_changed_table_is_used_without_a_restart(
 ) -> None:
     monkeypatch.setattr("headrace.store.dimensions.CHECK_SECONDS", 0.0)
     loaded, contract = app_of(folder, "enriching_anew", "keep")
-    to = connections_of(services)
-    ensure_topics(contract, to.librdkafka)
+    to = prepared(services, loaded, contract)
     topic = loaded.app.enrichments["clicks_enriched"].topic
-    ensure_outputs(contract, [topic], to.librdkafka)
-    Store(to.store_url).prepare()
     gate = gate_of(spark, folder, loaded, contract, to)
     query = gate.start()
     producer = Producer(to.librdkafka)
