@@ -45,7 +45,7 @@ class Meter:
         self.reading = Reading(time.perf_counter() - self._began, cpu, self._peak)
 
     def _watch(self) -> None:
-        while not self._done.wait(0.2):
+        while not self._done.wait(0.5):
             self._sample()
 
     def _sample(self) -> None:
@@ -60,15 +60,16 @@ class Meter:
         self._peak = max(self._peak, resident / 1e6)
 
     def _family(self) -> list[psutil.Process]:
-        me = psutil.Process()
-        found, queue = [], [me]
-        while queue:
-            process = queue.pop()
-            if process.pid in self._leave_out:
-                continue
-            found.append(process)
+        """This process and its descendants, without those that are left out and their own."""
+        found, known = [psutil.Process()], set(self._leave_out)
+        # Parents come before their children; one walk through the system's processes for all of them.
+        for process in found[0].children(recursive=True):
             try:
-                queue += process.children()
+                left_out = process.pid in known or process.ppid() in known
             except psutil.Error:
                 continue
+            if left_out:
+                known.add(process.pid)
+            else:
+                found.append(process)
         return found
