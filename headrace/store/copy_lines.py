@@ -15,6 +15,7 @@ from headrace.store.connection import Connection
 from headrace.views.pane_rows import Texts
 
 NULL = "\\N"
+AT_ONCE = 20_000  # rows
 SPECIAL = r"[\\\t\n\r\x00]"
 # What COPY reads as something else; a NUL cannot be kept in Postgres at all.
 ESCAPES = (
@@ -23,32 +24,44 @@ ESCAPES = (
 )
 
 
-def copy_rows(connection: Connection, table: sql.Identifier, parts: Iterable[Sequence[Texts | str]]) -> None:
-    """Send rows through one COPY; each part has columns of its own.
+def copy_rows(
+    connection: Connection,
+    table: sql.Identifier,
+    names: Sequence[str],
+    parts: Iterable[Sequence[Texts | str]],
+) -> None:
+    """Send rows with the named columns through one COPY; each part has columns of its own.
 
-    A column that is one text has it in every row of the part; the first must be a column.
+    A column that is one text has it in every row of the part; the first must be a column. Texts are as COPY
+    reads them: what somebody else wrote has to be `escaped`.
     """
-    with connection.cursor() as cursor, cursor.copy(sql.SQL("COPY {} FROM STDIN").format(table)) as copy:
+    command = sql.SQL("COPY {} ({}) FROM STDIN").format(table, sql.SQL(", ").join(map(sql.Identifier, names)))
+    with connection.cursor() as cursor, cursor.copy(command) as copy:
         for columns in parts:
-            cells: list[Any] = [c if isinstance(c, str) else _escaped(c) for c in columns]
-            lines: Any = pc.binary_join_element_wise(
-                *cells, "\t", null_handling="replace", null_replacement=NULL
-            )
-            for chunk in lines.chunks if isinstance(lines, pa.ChunkedArray) else [lines]:
-                if len(chunk):
-                    whole = pa.ListArray.from_arrays(pa.array([0, len(chunk)], pa.int32()), chunk)
-                    text: Any = pc.binary_join(whole, "\n")
-                    copy.write(text[0].as_py())
-                    copy.write("\n")
+            # Piece by piece: Postgres reads one while the next is made.
+            for first in range(0, len(columns[0]), AT_ONCE):
+                copy.write(_lines([c if isinstance(c, str) else c.slice(first, AT_ONCE) for c in columns]))
 
 
-def texts_of(values: npt.NDArray[np.int64], text: Callable[[int], str]) -> Texts:
-    """A text for each number, made once for each that is different."""
+def texts_of(values: npt.NDArray[np.int64], *texts: Callable[[int], str]) -> list[Texts]:
+    """Columns of texts for numbers, made once for each number that is different."""
     different, places = np.unique(values, return_inverse=True)
-    return pa.array([text(value) for value in different.tolist()], pa.string()).take(places)
+    return [
+        pa.array([text(value) for value in different.tolist()], pa.string()).take(places) for text in texts
+    ]
 
 
-def _escaped(column: Texts) -> Texts:
+def _lines(cells: list[Any]) -> memoryview:
+    joined: Any = pc.binary_join_element_wise(*cells, "\t", null_handling="replace", null_replacement=NULL)
+    ended: Any = pc.binary_join_element_wise(joined, "", "\n")
+    whole = pa.concat_arrays(ended.chunks) if isinstance(ended, pa.ChunkedArray) else ended
+    buffers: Any = whole.buffers()
+    _, offsets, text = buffers
+    places = np.frombuffer(offsets, np.int32)[whole.offset : whole.offset + len(whole) + 1]
+    return memoryview(text)[places[0] : places[-1]]
+
+
+def escaped(column: Texts) -> Texts:
     """Hardly any text ever holds a character that COPY gives a meaning."""
     if pc.any(pc.match_substring_regex(column, SPECIAL)).as_py():
         for character, code in ESCAPES:

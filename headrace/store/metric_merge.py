@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+import numpy as np
 from psycopg import sql
 
 from headrace.errors import LeakError
 from headrace.store.connection import Connection
+from headrace.store.copy_lines import NULL, copy_rows
 from headrace.store.metric_packed import Packed
 from headrace.store.metric_parts import with_row, within_batch
 from headrace.store.metric_shape import MetricShape, column_list
@@ -16,9 +18,11 @@ from headrace.store.metric_spread import Spread
 from headrace.store.times import EPOCH, to_time
 from headrace.views.pane_rows import Panes
 from headrace.views.resolve import ResolvedMetric
+from headrace.views.window_rows import Int64s
 from headrace.windows import MICROSECOND
 
 MANY = 5_000  # rows of a batch from which on it pays to ask which windows have none yet
+LIFE = ("state", "revision", "watermark", "published_at", "updated_at")
 
 
 class MetricStore:
@@ -36,21 +40,39 @@ class MetricStore:
         if not panes.rows:
             return
         self._refuse_final(panes, before)
-        self._spread.load(connection, panes)
-        windows = self._shape.window_starts(panes)
-        is_large = sum(len(rows.panes) for rows in panes.rows) > MANY
-        new = self._without_rows(connection, windows) if is_large else []
-        self._spread.guard(connection, panes, frozenset(new))
+        starts = self._shape.window_starts(panes)
+        new = self._without_rows(connection, panes, starts)
+        crowded = self._spread.perhaps_crowded(panes, frozenset(map(_time, new.tolist())))
+        full = [(end - self._shape.metric.window.size - EPOCH) // MICROSECOND for end, _ in crowded]
+        new = np.setdiff1d(new, np.array(full, np.int64))
+        self._write_new(connection, panes, new, after)
+        rest = np.setdiff1d(starts, new)
+        if len(rest):
+            self._merge_rest(connection, panes, rest, crowded, before, after)
+        if panes.late:
+            self._write_late(connection, panes)
+
+    def _merge_rest(
+        self,
+        connection: Connection,
+        panes: Panes,
+        starts: Int64s,
+        crowded: list[tuple[datetime, int]],
+        before: int | None,
+        after: int | None,
+    ) -> None:
+        """Windows that may have rows, or more groups than allowed."""
+        windows = [_time(start) for start in starts.tolist()]
+        self._spread.load(connection, panes, starts)
+        self._spread.guard(connection, crowded)
         corrects = self._is_shown and self._reaches_back(panes, before)
         if corrects:
             self._remember_touched(connection, windows, "preliminary", sql.SQL("published_at"))
-        self._insert(connection, after, windows, new)
+        self._upsert(connection, after)
         for name, measure in self._shape.resolved.packed.items():
             self._packed.merge(connection, name, measure, panes, windows)
         if corrects:
             self._remember_touched(connection, windows, "corrected", sql.SQL("now()"))
-        if panes.late:
-            self._write_late(connection, panes)
 
     def advance(
         self, connection: Connection, before: int | None, after: int | None, panes: Panes | None = None
@@ -136,66 +158,74 @@ class MetricStore:
                     hint="the batch is not recorded; this is a defect, please report it",
                 )
 
-    def _without_rows(self, connection: Connection, windows: list[datetime]) -> list[datetime]:
+    def _without_rows(self, connection: Connection, panes: Panes, starts: Int64s) -> Int64s:
+        """Windows that have no row yet, if the batch is so large that it pays to ask.
+
+        What only Python can merge looks for its rows in the scratch table.
+        """
+        added = sum(len(rows) for rows in panes.rows) * self._shape.metric.window.panes
+        if self._shape.resolved.packed or added <= MANY:
+            return starts[:0]
         found = connection.execute(
             sql.SQL(
                 "SELECT w FROM unnest(%s::timestamptz[]) w"
                 " WHERE NOT EXISTS (SELECT FROM {} t WHERE t.window_start = w)"
             ).format(self._shape.table),
-            (windows,),
+            ([_time(start) for start in starts.tolist()],),
         )
-        return [start for (start,) in found]
+        return np.array([(start - EPOCH) // MICROSECOND for (start,) in found], np.int64)
 
-    def _insert(
-        self, connection: Connection, watermark: int | None, windows: list[datetime], new: list[datetime]
-    ) -> None:
-        """Where a window has no row, no row can be there already: not to ask takes half of the time."""
-        if new:
-            self._write(connection, watermark, sql.SQL("WHERE window_start = ANY(%(new)s)"), new)
-        if len(new) < len(windows):
-            where = sql.SQL("WHERE window_start <> ALL(%(new)s)" if new else "")
-            self._write(connection, watermark, sql.SQL("{} {}").format(where, self._or_merge()), new)
+    def _write_new(self, connection: Connection, panes: Panes, starts: Int64s, watermark: int | None) -> None:
+        """Where a window has no row, the rows of the batch are its rows: they go straight into the table,
+        in the state that they have after the batch."""
+        if not len(starts):
+            return
+        metric = self._shape.metric
+        size = metric.window.size // MICROSECOND
+        at = NULL if watermark is None else str(_time(watermark))
 
-    def _or_merge(self) -> sql.Composed:
-        changes = sql.SQL("excluded.events > 0 AND t.state IN ('preliminary', 'corrected')")
-        return sql.SQL(
-            "ON CONFLICT ({keys}) DO UPDATE SET events = t.events + excluded.events,"
-            " late_events = t.late_events + excluded.late_events, updated_at = now(),"
-            " state = CASE WHEN {changes} THEN 'corrected' ELSE t.state END,"
-            " revision = t.revision + ({changes})::int{merged}"
-        ).format(
-            keys=column_list(self._shape.keys),
-            changes=changes,
-            merged=sql.SQL("").join(with_row(part) for part in self._shape.resolved.parts),
-        )
+        def is_over(start: int, wait: timedelta) -> bool:
+            return watermark is not None and start + size + wait // MICROSECOND <= watermark
 
-    def _write(
-        self, connection: Connection, watermark: int | None, how: sql.Composable, new: list[datetime]
-    ) -> None:
+        def life(start: int) -> str:
+            if not is_over(start, metric.preliminary_after):
+                return "\t".join(("open", "0", NULL, NULL, "now"))
+            state = "final" if is_over(start, metric.final_after) else "preliminary"
+            return "\t".join((state, "1", at, "now", "now"))
+
+        rows = self._shape.rows(panes, starts, life)
+        copy_rows(connection, self._shape.table, [*self._shape.added, *LIFE], rows)
+
+    def _upsert(self, connection: Connection, watermark: int | None) -> None:
         """A row that is new and already behind the watermark need not be touched again to be published."""
         at = None if watermark is None else EPOCH + watermark * MICROSECOND
         metric = self._shape.metric
         final, published = (
             None if at is None else at - wait for wait in (metric.final_after, metric.preliminary_after)
         )
-        counted = ["events", "late_events", *[part.column for part in self._shape.resolved.parts]]
+        changes = sql.SQL("excluded.events > 0 AND t.state IN ('preliminary', 'corrected')")
         connection.execute(
             sql.SQL(
-                "INSERT INTO {table} AS t"
-                " ({columns}, state, revision, watermark, published_at, updated_at)"
+                "INSERT INTO {table} AS t ({columns}, {life})"
                 " SELECT {columns}, CASE WHEN window_end <= %(final)s THEN 'final'"
                 " WHEN window_end <= %(published)s THEN 'preliminary' ELSE 'open' END,"
                 " coalesce(window_end <= %(published)s, false)::int,"
                 " CASE WHEN window_end <= %(published)s THEN %(at)s::timestamptz END,"
-                " CASE WHEN window_end <= %(published)s THEN now() END, now()"
-                " FROM {added} s {how}"
+                " CASE WHEN window_end <= %(published)s THEN now() END, now() FROM {added} s"
+                " ON CONFLICT ({keys}) DO UPDATE SET events = t.events + excluded.events,"
+                " late_events = t.late_events + excluded.late_events, updated_at = now(),"
+                " state = CASE WHEN {changes} THEN 'corrected' ELSE t.state END,"
+                " revision = t.revision + ({changes})::int{merged}"
             ).format(
                 table=self._shape.table,
-                columns=column_list([*self._shape.keys, *counted]),
+                columns=column_list(self._shape.added),
+                life=column_list(LIFE),
                 added=self._spread_rows(),
-                how=how,
+                keys=column_list(self._shape.keys),
+                changes=changes,
+                merged=sql.SQL("").join(with_row(part) for part in self._shape.resolved.parts),
             ),
-            {"at": at, "final": final, "published": published, "new": new},
+            {"at": at, "final": final, "published": published},
         )
 
     def _spread_rows(self) -> sql.Composable:
@@ -292,3 +322,7 @@ class MetricStore:
                             *(clock - end - self._shape.metric.final_after, reason),
                         )
                     )
+
+
+def _time(micros: int) -> datetime:
+    return EPOCH + micros * MICROSECOND

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
 from psycopg import sql
 
 from headrace.store.connection import Connection
+from headrace.store.copy_lines import escaped, texts_of
 from headrace.store.metric_tables import key_columns, table_name
-from headrace.store.times import EPOCH, to_time
-from headrace.views.pane_rows import Panes
+from headrace.store.times import to_time
+from headrace.views.pane_rows import Panes, Texts
 from headrace.views.resolve import ResolvedMetric
+from headrace.views.window_rows import Int64s, spread
 from headrace.windows import MICROSECOND
 
 ALL = "(all)"
@@ -30,15 +32,14 @@ class MetricShape:
         self.table = table or table_name(app, self.metric)
         self.keys = key_columns(self.metric)
         self.places = _places(resolved)
+        self._size = self.metric.window.size // MICROSECOND
         self._label_places = [
             [own.index(name) if name in own else None for name in self.metric.dimensions]
             for own in self.metric.groupings
         ]
-        self.panes = self.scratch("panes")
-        self.spread = self.scratch("spread")
-
-    def scratch(self, what: str) -> sql.Identifier:
-        return sql.Identifier("pg_temp", f"{what}_{self.metric.name}")
+        self.spread = sql.Identifier("pg_temp", f"spread_{self.metric.name}")
+        # What a batch adds: the columns of a row that do not depend on what is there already.
+        self.added = [*self.keys, "events", "late_events", *[part.column for part in resolved.parts]]
 
     def grouping(self, number: int) -> str:
         return ",".join(self.metric.groupings[number]) or "all"
@@ -55,12 +56,32 @@ class MetricShape:
             assert end is not None
             yield (end - window.size, end, self.grouping(grouping), *self.labels(grouping, labels))
 
-    def window_starts(self, panes: Panes) -> list[datetime]:
+    def window_starts(self, panes: Panes) -> Int64s:
         """Of all rows that a batch touches, so that a join needs to look at no others."""
         window = self.metric.window
-        first = {pane + window.hop_us - window.size // MICROSECOND for pane in panes.starts.tolist()}
-        starts = {start + k * window.hop_us for start in first for k in range(window.panes)}
-        return [EPOCH + start * MICROSECOND for start in sorted(starts)]
+        firsts = panes.starts + window.hop_us - window.size // MICROSECOND
+        starts: Int64s = np.unique(firsts[:, None] + np.arange(window.panes) * window.hop_us)
+        return starts
+
+    def rows(
+        self, panes: Panes, starts: Int64s, life: Callable[[int], str] | None = None
+    ) -> Iterator[list[Texts | str]]:
+        """The rows that a batch adds to windows, as columns for COPY.
+
+        What all rows of a window have in common is one text: its times, and at the end its `life`, if given.
+        """
+        asked = [self.places[part.column] for part in self.resolved.parts]
+        for own in panes.rows:
+            for rows in spread(own, self.metric.window, asked, starts):
+                if not len(rows.starts):
+                    continue
+                times, *ending = texts_of(rows.starts, self._times, *([life] if life else []))
+                labels = self.labels(rows.grouping, [escaped(column) for column in rows.labels])
+                values = [escaped(column) for column in rows.values]
+                yield [times, self.grouping(rows.grouping), *labels, rows.events, rows.late, *values, *ending]
+
+    def _times(self, start: int) -> str:
+        return f"{to_time(start)}\t{to_time(start + self._size)}"
 
 
 def make_scratch(connection: Connection, name: sql.Identifier, columns: list[tuple[str, str]]) -> None:

@@ -1,4 +1,4 @@
-"""A batch's panes spread over their windows, in a table of the transaction, with the limit of groups kept."""
+"""Rows of a batch in a table of the transaction, with the limit of groups kept."""
 
 from __future__ import annotations
 
@@ -7,21 +7,19 @@ from datetime import datetime
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
 from psycopg import sql
 
 from headrace.store.connection import Connection
-from headrace.store.copy_lines import NULL, copy_rows, texts_of
-from headrace.store.metric_parts import within_batch
+from headrace.store.copy_lines import copy_rows
 from headrace.store.metric_shape import MetricShape, column_list, make_scratch
 from headrace.store.times import EPOCH
-from headrace.views.pane_rows import OTHER, PaneRows, Panes, Texts
+from headrace.views.pane_rows import OTHER, Panes
+from headrace.views.window_rows import Int64s
 from headrace.windows import MICROSECOND
 
 logger = logging.getLogger(__name__)
 
 HERE = sql.SQL('window_start = %s AND window_end = %s AND "grouping" = %s')
-ALIKE = r"^\\|\x00|\x{FFFD}"
 BOUNDS = 10_000  # windows whose number of groups is remembered
 
 
@@ -33,80 +31,32 @@ class Spread:
         self._bounds: dict[tuple[datetime, int], int] = {}
         self.has_twins = False  # rows with the same key
 
-    def load(self, connection: Connection, panes: Panes) -> None:
-        """The panes spread over their windows, in tables that are emptied with every transaction."""
-        metric, parts = self._shape.metric, self._shape.resolved.parts
-        groups = [("grouping", "text"), *[(name, "text") for name in metric.dimensions]]
-        sums = [(part.column, part.type) for part in parts]
+    def load(self, connection: Connection, panes: Panes, starts: Int64s) -> None:
+        """The rows of these windows, in a table that is emptied with every transaction."""
+        self.has_twins = False
+        labels = [("grouping", "text"), *[(name, "text") for name in self._shape.metric.dimensions]]
         windows = [("window_start", "timestamptz"), ("window_end", "timestamptz")]
         counts = [("events", "bigint"), ("late_events", "bigint")]
-        make_scratch(connection, self._shape.spread, [*windows, *groups, *counts, *sums])
-        self.has_twins = metric.window.panes == 1 and (panes.misses or _may_coincide(panes))
-        if metric.window.panes == 1:
-            each = (mine for rows in panes.rows for mine in rows.in_time_and_missed())
-            copy_rows(connection, self._shape.spread, map(self._windows, each))
-            return
-        make_scratch(
-            connection,
-            self._shape.panes,
-            [("pane", "timestamptz"), ("missed", "int"), *groups, counts[0], *sums],
-        )
-        copy_rows(connection, self._shape.panes, map(self._panes, panes.rows))
-        in_time = sql.SQL("FILTER (WHERE k >= missed)")
-        connection.execute(
-            sql.SQL(
-                "INSERT INTO {spread} SELECT pane + {hop} * (k + 1) - {size}, pane + {hop} * (k + 1),"
-                " {groups}, coalesce(sum(events) FILTER (WHERE k >= missed), 0),"
-                " coalesce(sum(events) FILTER (WHERE k < missed), 0){sums}"
-                " FROM {panes} CROSS JOIN generate_series(0, {last}) AS k GROUP BY 1, 2, {groups}"
-            ).format(
-                spread=self._shape.spread,
-                panes=self._shape.panes,
-                hop=sql.Literal(metric.window.hop),
-                size=sql.Literal(metric.window.size),
-                last=sql.Literal(metric.window.panes - 1),
-                groups=column_list([name for name, _ in groups]),
-                sums=sql.SQL("").join(sql.SQL(", ") + within_batch(part, in_time) for part in parts),
-            )
-        )
+        sums = [(part.column, part.type) for part in self._shape.resolved.parts]
+        make_scratch(connection, self._shape.spread, [*windows, *labels, *counts, *sums])
+        copy_rows(connection, self._shape.spread, self._shape.added, self._shape.rows(panes, starts))
 
-    def _windows(self, rows: PaneRows) -> list[Texts | str]:
-        """Where a window is one pane, its pane is its row: what was missed counts as late alone."""
-        size = self._shape.metric.window.size
-        starts = texts_of(rows.panes, lambda pane: str(_time(pane)))
-        ends = texts_of(rows.panes, lambda pane: str(_time(pane) + size))
-        counts, values = [rows.values[0], "0"], self._values(rows)
-        if rows.missed.any():
-            counts, values = ["0", rows.values[0]], [NULL] * len(values)
-        return [starts, ends, *self._group(rows), *counts, *values]
-
-    def _panes(self, rows: PaneRows) -> list[Texts | str]:
-        starts = texts_of(rows.panes, lambda pane: str(_time(pane)))
-        return [starts, texts_of(rows.missed, str), *self._group(rows), rows.values[0], *self._values(rows)]
-
-    def _group(self, rows: PaneRows) -> list[Texts | str]:
-        return [self._shape.grouping(rows.grouping), *self._shape.labels(rows.grouping, rows.labels)]
-
-    def _values(self, rows: PaneRows) -> list[Texts | str]:
-        return [rows.values[self._shape.places[part.column]] for part in self._shape.resolved.parts]
-
-    def guard(self, connection: Connection, panes: Panes, new: frozenset[datetime]) -> None:
-        """Groups beyond the limit of a window are merged into one, `(other)`; who is in stays in.
-
-        `new` are the starts of windows that are known to have no row.
-        """
-        if not self._shape.metric.dimensions:
-            return
-        for end, grouping in self._perhaps_crowded(panes, new):
+    def guard(self, connection: Connection, crowded: list[tuple[datetime, int]]) -> None:
+        """Groups beyond the limit of a window are merged into one, `(other)`; who is in stays in."""
+        for end, grouping in crowded:
             place = (end - self._shape.metric.window.size, end, self._shape.grouping(grouping))
             known, added = self._count(connection, place)
             self._bounds[end, grouping] = known + added
             if known + added > self._shape.metric.limit:
                 self._merge_others(connection, place)
 
-    def _perhaps_crowded(self, panes: Panes, new: frozenset[datetime]) -> list[tuple[datetime, int]]:
-        """Windows and groupings that may have more groups than allowed, by an upper bound of their number."""
+    def perhaps_crowded(self, panes: Panes, new: frozenset[datetime]) -> list[tuple[datetime, int]]:
+        """Ends of windows, and groupings, that may have more groups than allowed, by an upper bound of their
+        number. `new` are the starts of windows that are known to have no row.
+        """
         window = self._shape.metric.window
+        if not self._shape.metric.dimensions:
+            return []
         if len(self._bounds) > BOUNDS:
             self._bounds.clear()
         crowded = []
@@ -170,12 +120,6 @@ class Spread:
                 "metric %s, window %s: %d groups beyond the limit of %d went to (other)",
                 *(self._shape.metric.name, place[0].isoformat(), moved, self._shape.metric.limit),
             )
-
-
-def _may_coincide(panes: Panes) -> bool:
-    """Whether two groups may be written alike: names that look like ours, or that Postgres cannot keep."""
-    labels = (column for rows in panes.rows for column in rows.labels)
-    return any(pc.any(pc.match_substring_regex(column, ALIKE)).as_py() for column in labels)
 
 
 def _time(micros: int) -> datetime:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from headrace.views.pane_plan import Branch, PanePlan
 from headrace.views.pane_rows import NONE, PaneRows, Texts
-from headrace.views.pane_task import FUNCTIONS, LATE, TOTALS, WHERE
+from headrace.views.pane_task import LATE, MERGED, TOTALS
 
 SKETCHES = ("distinct", "quantiles")
 
@@ -42,17 +42,16 @@ class Reduced:
             [(name, "ascending") for name in ("pane", *[f"d{n}" for n, _ in enumerate(branch.dims)])]
         )
         labels = [_label(table.column(f"d{n}")) for n, _ in enumerate(branch.dims)]
-        values = [_shown(how, table.column(f"a{n}")) for n, how in enumerate(branch.hows)]
+        values = [table.column(f"a{n}") for n, _ in enumerate(branch.hows)]
         panes, missed, events = (table.column(name).to_numpy() for name in ("pane", "missed", "a0"))
-        return PaneRows(branch.grouping, panes, missed, events, labels, values)
+        return PaneRows(branch.grouping, panes, missed, events, labels, values, branch.hows)
 
 
 def _merged(branch: Branch, tables: Sequence[pa.Table]) -> pa.Table:
     """One row for each group; sketches stay apart, since Postgres's are merged with them anyway."""
     names = tables[0].column_names
     keys = names[: len(names) - len(branch.hows)]
-    how = {"count": "sum", "sum": "sum", "distinct": "list", "quantiles": "list"}
-    asked: list[Any] = [(f"a{n}", how.get(h, FUNCTIONS[h])) for n, h in enumerate(branch.hows)]
+    asked: list[Any] = [(f"a{n}", MERGED[how]) for n, how in enumerate(branch.hows)]
     if len(tables) == 1 and not any(h in SKETCHES for h in branch.hows):
         return tables[0].combine_chunks()
     merged = pa.concat_tables(tables).group_by(keys, use_threads=False).aggregate(asked)
@@ -71,22 +70,3 @@ def _label(values: Any) -> Texts:
         parts: Any = (pa.scalar("\\"), values, "")
         values = pc.if_else(like_ours, pc.binary_join_element_wise(*parts), values)
     return pc.fill_null(values, NONE) if values.null_count else values
-
-
-def _shown(how: str, values: Any) -> Texts:
-    if how in SKETCHES:
-        return values
-    if how not in ("first", "first_at", "last", "last_at"):
-        return pc.cast(values, pa.string())
-    # Bytes of each row by itself: slices of columns of bytes fail in Arrow 26 where a value is missing.
-    rows: list[bytes | None] = values.to_pylist()
-    cut = WHERE.itemsize
-    if how in ("first", "last"):
-        return pa.array([row[cut:].decode() if row is not None else None for row in rows], pa.string())
-    return pa.array([_place(row[:cut]) if row is not None else None for row in rows], pa.string())
-
-
-def _place(packed: bytes) -> str:
-    """Where a value was found, as an array of Postgres."""
-    [(time, partition, offset)] = np.frombuffer(packed, WHERE).tolist()
-    return f"{{{time - (1 << 63)},{partition},{offset}}}"

@@ -20,9 +20,10 @@ Texts = Any  # an array of Arrow, in chunks or whole
 
 @dataclass(frozen=True)
 class PaneRows:
-    """The rows of one grouping: pane, windows that are over for them, events, labels, values.
+    """The rows of one grouping, in the order of panes; `missed` windows are over for them.
 
-    Values are texts as COPY reads them; sketches are lists of them, one from each part of the batch.
+    `hows` tells how each of the values was aggregated; the first is the number of events. Sketches are lists,
+    with one from each part of the batch.
     """
 
     grouping: int
@@ -30,22 +31,20 @@ class PaneRows:
     missed: npt.NDArray[np.int64]
     events: npt.NDArray[np.int64]
     labels: Sequence[Texts]
-    values: Sequence[Texts]
+    values: Sequence[Any]  # columns of Arrow
+    hows: Sequence[str]
 
     def __len__(self) -> int:
         return len(self.panes)
 
-    def _where(self, kept: npt.NDArray[np.bool_]) -> PaneRows:
+    def where(self, kept: npt.NDArray[np.bool_]) -> PaneRows:
         mask = pa.array(kept)
         return PaneRows(
             *(self.grouping, self.panes[kept], self.missed[kept], self.events[kept]),
             [column.filter(mask) for column in self.labels],
             [column.filter(mask) for column in self.values],
+            self.hows,
         )
-
-    def in_time_and_missed(self) -> tuple[PaneRows, ...]:
-        missed = self.missed > 0
-        return (self._where(~missed), self._where(missed)) if missed.any() else (self,)
 
     def one_by_one(self, value: int) -> Iterator[tuple[int, int, Labels, Any]]:
         """Pane, missed windows, labels and one of the values of each row, for what only Python can merge."""
@@ -71,10 +70,6 @@ class Panes:
     def starts(self) -> npt.NDArray[np.int64]:
         """The panes that the batch touches."""
         return np.unique(np.concatenate([NO_PANES, *[rows.panes for rows in self.rows]]))
-
-    @property
-    def misses(self) -> bool:
-        return any(rows.missed.any() for rows in self.rows)
 
     @property
     def counted(self) -> int:

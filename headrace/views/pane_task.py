@@ -139,6 +139,8 @@ FUNCTIONS = {
     "distinct": "distinct",
     "quantiles": "list",
 }
+# How the results of two parts become one; sketches stay apart.
+MERGED = {**FUNCTIONS, "count": "sum", "distinct": "list"}
 
 
 def _input(how: str, events: pa.Table, name: str) -> Any:

@@ -23,7 +23,7 @@ from headrace.views.batch import METRICS
 from headrace.views.pane_rows import Panes
 from headrace.views.resolve import ResolvedMetric
 from headrace.windows import Window
-from tests.views.pane_rows import pane_rows
+from tests.views.pane_rows import Row, pane_rows
 
 CONTRACT = Path(__file__).parents[1] / "views" / "sales.yaml"
 SECOND = 1_000_000
@@ -95,9 +95,11 @@ class History:
                 events, bad = sums.get(place, (0, 0))
                 sums[place] = (events + cell.events, bad + cell.bad)
         panes = Panes(self._resolved, accepted=sum(n for (_, by, _), (n, _) in sums.items() if not by))
+        rows: dict[int, list[Row]] = {}
         for (pane, grouping, labels), (events, bad) in sums.items():
             items = [str(events), str(events), str(bad), *[f"{bad}.50"] * (len(self.metric.measures) - 2)]
-            panes.rows.append(pane_rows(grouping, [(pane, 0, labels, items)]))
+            rows.setdefault(grouping, []).append((pane, 0, labels, items))
+        panes.rows += [pane_rows(grouping, mine) for grouping, mine in rows.items()]
         entry = Entry(0, 0, 0, 0, 0, 0, 0, 0, {}, clock, clock)
         batch = Batch(self.query, next(self._batches), datetime.now(UTC), Outcome((entry,), 0, 0))
         self.accounts.record(connection, batch, {METRICS: [panes]})

@@ -33,7 +33,7 @@ from headrace.views.batch import METRICS
 from headrace.views.pane_rows import Panes
 from headrace.views.resolve import ResolvedMetric
 from headrace.views.session_pieces import SESSIONS, Pieces, ResolvedSessions
-from tests.views.pane_rows import pane_rows
+from tests.views.pane_rows import Row, pane_rows
 
 TURANMART = Path(__file__).parent.parent.parent / "apps" / "turanmart"
 # What Spark would say about the expressions that are no plain counts.
@@ -130,7 +130,10 @@ class Seed:
         pane = (to_micros(at) or 0) // metric.window.hop_us * metric.window.hop_us
         for number, grouping in enumerate(metric.groupings):
             groups = list(self._groups(grouping))
-            rows = [(pane, 0, labels, self._items(resolved, events)) for labels in groups]
+            rows: list[Row] = [(pane, 0, labels, self._items(resolved, events)) for labels in groups]
+            if late:
+                items = [str(late), *self._items(resolved, late)[1:]]
+                rows.append((self._old(metric, pane), metric.window.panes, groups[0], items))
             made.rows.append(pane_rows(number, rows))
             for name, measure in metric.measures.items():
                 if measure.kind == "top":
@@ -144,15 +147,12 @@ class Seed:
             self._add_late(made, metric, pane, late)
         return made
 
+    def _old(self, metric: Metric, pane: int) -> int:
+        """The pane of a window that has been final for a minute."""
+        return (pane - _span(metric)) // metric.window.hop_us * metric.window.hop_us
+
     def _add_late(self, made: Panes, metric: Metric, pane: int, late: int) -> None:
-        """Events of a window that has been final for a minute."""
-        span = metric.final_us + (metric.window.size // timedelta(microseconds=1)) + 60_000_000
-        old = (pane - span) // metric.window.hop_us * metric.window.hop_us
-        missed = metric.window.panes
-        for number, grouping in enumerate(metric.groupings):
-            labels = next(iter(self._groups(grouping)))
-            items = [str(late), *self._items(made.resolved, late)[1:]]
-            made.rows.append(pane_rows(number, [(old, missed, labels, items)]))
+        old, missed = self._old(metric, pane), metric.window.panes
         for n in range(late):
             made.late.append(
                 {
@@ -163,7 +163,7 @@ class Seed:
                     "pane": old,
                     "missed": missed,
                     "missed_by_clock": missed,
-                    "clock": old + span,
+                    "clock": old + _span(metric),
                 }
             )
 
@@ -276,3 +276,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+def _span(metric: Metric) -> int:
+    return metric.final_us + metric.window.size // timedelta(microseconds=1) + 60_000_000
