@@ -66,7 +66,8 @@ class GateBatches:
     """Handles the batches of one source, in order.
 
     `facts` tells what Spark counted in the running batch; `received` counts records by partition when the
-    offsets do not tell (a log with transactions has offsets that are no records).
+    offsets do not tell (a log with transactions has offsets that are no records). `restore` gives late
+    records their bytes back, where records come without.
     """
 
     def __init__(
@@ -78,9 +79,10 @@ class GateBatches:
         received: Callable[[BatchFacts], Mapping[int, int]],
         *,
         views: Derived | None = None,
+        restore: Callable[[DataFrame, BatchFacts], DataFrame] | None = None,
     ) -> None:
         self.contract = contract
-        self._views = views
+        self._views, self._restore = views, restore
         self._topics, self._accounts = topics, accounts
         self._facts, self._received = facts, received
         self._clocks: dict[int, int | None] | None = None
@@ -126,7 +128,7 @@ class GateBatches:
         clocks = self._clocks if self._clocks is not None else self._accounts.clocks()
         crash_point("before_publish")
         closest = self._views.closest if self._views is not None else None
-        judged, tallies, old = with_fates(held, extent, clocks, self.contract.lateness, closest)
+        judged, tallies, old, bare = with_fates(held, extent, clocks, self.contract.lateness, closest)
         # Old records come in bursts: after some, the next batch is likely to have more.
         self._guesses = not old
         known = Judged(sum(tally.accepted for tally in tallies), _reached(tallies, extent, clocks))
@@ -135,7 +137,7 @@ class GateBatches:
         task = inheritable_thread_target(judged.sparkSession)(self._send)
 
         def send() -> Future[list[Tally]]:
-            return self._aside.submit(task, judged, batch_id, clocks, tallies)
+            return self._aside.submit(task, judged, batch_id, clocks, tallies, facts if bare else None)
 
         # Few records are sent at once: that mostly waits for the broker. Many would keep all cores busy:
         # they are sent while the store, which works on one, merges what was derived from them.
@@ -181,12 +183,22 @@ class GateBatches:
         self.timings[step] = time.perf_counter() - began - sum(self.timings.values())
 
     def _send(
-        self, judged: DataFrame, batch_id: int, clocks: dict[int, int | None], accepted: list[Tally]
+        self,
+        judged: DataFrame,
+        batch_id: int,
+        clocks: dict[int, int | None],
+        accepted: list[Tally],
+        bare: BatchFacts | None,
     ) -> list[Tally]:
-        """What is published is counted where Kafka acknowledges it; what is not, as it was judged."""
+        """What is published is counted where Kafka acknowledges it; what is not, as it was judged.
+
+        `bare` tells where the batch is in the log, if some of its late records have no bytes.
+        """
         if self._topics.takes_accepted:
             return self._topics.publish(judged, batch_id, clocks)
         others = judged.where(F.col("fate") != ACCEPTED)
+        if bare is not None and self._restore is not None:
+            others = self._restore(others, bare)
         return self._topics.publish(others, batch_id, clocks) + accepted
 
     def _derive(

@@ -32,12 +32,14 @@ PARTITION_BITS = 48  # of a place, above the offset
 class Extent:
     """Where and when the records of a batch are, in order of partition and offset.
 
-    `times` are event times in microseconds, NEVER of a rejected record; log times are by partition.
+    `times` are event times in microseconds, NEVER of a rejected record; log times are by partition. `bare`
+    records came without their bytes.
     """
 
     partitions: Numbers
     offsets: Numbers
     times: Numbers
+    bare: npt.NDArray[np.bool_]
     longest: int  # value in bytes
     log_times: dict[int, int]
     oldest_log_times: dict[int, int]
@@ -64,7 +66,7 @@ def extent_of(columns: Sequence[Any]) -> Extent:
     partitions, offsets, times, log_times, lengths = (_numbers(column) for column in columns)
     order = np.lexsort((offsets, partitions))
     extent = Extent(
-        *(partitions[order], offsets[order], times[order]),
+        *(partitions[order], offsets[order], times[order], lengths[order] == NEVER),
         *(int(lengths.max(initial=0)), {}, {}),
     )
     logged = log_times[order]
@@ -77,11 +79,13 @@ def extent_of(columns: Sequence[Any]) -> Extent:
 
 
 class Fates(NamedTuple):
-    """The records of a batch with their fates, what each partition accepts, and how many of them are old."""
+    """The records of a batch with their fates, what each partition accepts, how many of them are old, and how
+    many are late and have to be read again, since they came without their bytes."""
 
     rows: DataFrame
     accepted: list[Tally]
     old: int
+    bare: int
 
 
 def with_fates(
@@ -93,18 +97,20 @@ def with_fates(
     """
     allowed = (lateness if closest is None else min(lateness, closest)) // MICROSECOND
     before, sound = _clocks_before(extent, clocks), extent.times != NEVER
-    accepted = _tallies(extent, sound & (extent.times >= before - lateness // MICROSECOND))
+    in_time = extent.times >= before - lateness // MICROSECOND
+    accepted = _tallies(extent, sound & in_time)
     [old] = np.nonzero(sound & (extent.times < before - allowed))
     rejected = F.col("reasons").isNotNull()
     if not len(old):
         fate = F.when(rejected, REJECTED).otherwise(ACCEPTED)
         no_clock = F.lit(None).cast("bigint").alias("clock")
-        return Fates(held.select("*", fate.alias("fate"), no_clock), accepted, 0)
+        return Fates(held.select("*", fate.alias("fate"), no_clock), accepted, 0, 0)
     places, marked = (extent.partitions[old] << PARTITION_BITS) + extent.offsets[old], before[old]
     timed = _with_clocks(held, places, marked, len(extent.times))
     is_late = F.col("event_time") < F.col("clock") - lateness // MICROSECOND
     fate = F.when(rejected, REJECTED).when(is_late, LATE).otherwise(ACCEPTED)
-    return Fates(timed.select("*", fate.alias("fate")), accepted, len(old))
+    bare = int(np.count_nonzero(sound & ~in_time & extent.bare))
+    return Fates(timed.select("*", fate.alias("fate")), accepted, len(old), bare)
 
 
 def _tallies(extent: Extent, is_accepted: npt.NDArray[np.bool_]) -> list[Tally]:

@@ -20,11 +20,14 @@ UNUSABLE = ("wrong_type", "bad_format")
 RAW_COLUMNS = ("partition", "offset", "log_time", "key", "value", "headers")
 
 
-def judge(records: DataFrame, contract: Contract, salt: str, carried: tuple[str, ...] = ()) -> DataFrame:
+def judge(
+    records: DataFrame, contract: Contract, salt: str, carried: tuple[str, ...] = (), *, whole: bool = True
+) -> DataFrame:
     """Adds `reasons` (null where the record is sound), `event_id` and `event_time` (microseconds).
 
     `key` and `value` are what may leave the gate: the original bytes, or the masked ones. Columns beyond
     those of a raw record pass through. `carried` names fields that are wanted later, as a struct `fields`.
+    Unless the records are wanted `whole`, those that will hardly leave the gate have neither key nor value.
     """
     decoder = JsonDecoder(contract)
     value, event = F.col("value"), F.col("event")
@@ -52,19 +55,31 @@ def judge(records: DataFrame, contract: Contract, salt: str, carried: tuple[str,
         F.col("suspect").alias("explained"),
     )
     sound = ~F.col("explained") | F.col("reasons").isNull()
+    leaving = {
+        "headers": F.col("headers"),
+        "key": _leaving_key(contract, event, salt),
+        "value": _leaving_value(contract, event, sound, salt),
+    }
+    if not whole:
+        may_leave = ~sound | _looks_late(contract)
+        leaving = {name: F.when(may_leave, column) for name, column in leaving.items()}
     return judged.select(
         "partition",
         "offset",
         "log_time",
-        "headers",
-        _leaving_key(contract, event, salt).alias("key"),
-        _leaving_value(contract, event, sound, salt).alias("value"),
+        *[column.alias(name) for name, column in leaving.items()],
         "reasons",
         F.when(sound, F.col("event_id")).alias("event_id"),
         F.when(sound, F.col("event_time")).alias("event_time"),
         *(["fields"] if carried else []),
         *[column for column in records.columns if column not in RAW_COLUMNS],
     )
+
+
+def _looks_late(contract: Contract) -> Column:
+    """By its own log time. Its partition's clock decides, and is hardly ever further than that."""
+    behind = (contract.lateness - contract.max_future_skew) // timedelta(microseconds=1)
+    return F.coalesce(F.col("event_time") < F.unix_micros("log_time") - behind, F.lit(True))
 
 
 def _future_rule(contract: Contract, event: Column) -> Rule:

@@ -10,8 +10,14 @@ from headrace.gate.judge import judge
 
 
 def unique_records(
-    records: DataFrame, contract: Contract, salt: str, now: Column, carried: tuple[str, ...] = ()
+    records: DataFrame,
+    contract: Contract,
+    salt: str,
+    now: Column,
+    carried: tuple[str, ...] = (),
+    *,
+    whole: bool = True,
 ) -> DataFrame:
     """`now` is the latest log time that the batch may know of; it never goes back."""
     timed = with_dedupe_time(records, contract, now)
-    return drop_duplicates(judge(timed, contract, salt, carried), contract)
+    return drop_duplicates(judge(timed, contract, salt, carried, whole=whole), contract)

@@ -135,7 +135,7 @@ class Publisher:
 
     def _known_markers(self, rows: DataFrame) -> dict[int, Marker]:
         if self._markers is None:
-            self._markers = self._read_markers(_tasks(rows))
+            self._markers = self._read_markers(tasks_of(rows))
         return self._markers
 
     def _read_markers(self, tasks: int) -> dict[int, Marker]:
@@ -163,7 +163,7 @@ def limit_arrow_rows(rows: DataFrame, longest: int) -> None:
     rows.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(fitting))
 
 
-def _tasks(rows: DataFrame) -> int:
+def tasks_of(rows: DataFrame) -> int:
     """How many tasks the rows make: the checkpoint decides it, not the session."""
     return int(rows._jdf.queryExecution().toRdd().getNumPartitions())
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -18,9 +18,10 @@ from headrace.contracts.model import Contract
 from headrace.declared import Declared
 from headrace.gate.batch import GateBatches
 from headrace.gate.plan import unique_records
+from headrace.gate.restore import with_bytes
 from headrace.log.groups import ReadPosition
 from headrace.log.progress import BatchFacts, batch_facts
-from headrace.log.publish import Publisher
+from headrace.log.publish import Publisher, tasks_of
 from headrace.log.read import read_range, read_stream
 from headrace.ops.derive import derive
 from headrace.store.connection import Store
@@ -97,6 +98,7 @@ class GateQuery:
             self._facts,
             self._received,
             views=views,
+            restore=self._restored,
         )
 
         def handle(batch, batch_id):  # type: ignore[no-untyped-def]
@@ -106,7 +108,8 @@ class GateQuery:
 
         raw = read_stream(self._spark, contract.topics.raw, connections.java, self._max_batch)
         carried = derivation.carried if derivation is not None else ()
-        rows = unique_records(raw, contract, self._salt, F.current_timestamp(), carried)
+        whole = self._publisher.takes_accepted
+        rows = unique_records(raw, contract, self._salt, F.current_timestamp(), carried, whole=whole)
         writer = rows.writeStream.queryName(self.name).option("checkpointLocation", self._checkpoint)
         writer = writer.foreachBatch(handle)
         if available_now:
@@ -155,7 +158,11 @@ class GateQuery:
         if sum(counts.values()) == facts.scanned:
             return counts
         # Transactions leave offsets that are no records: count those that are.
-        raw = read_range(
-            self._spark, self.contract.topics.raw, self._connections.java, facts.start, facts.end
-        )
-        return {row[0]: row[1] for row in raw.groupBy("partition").count().collect()}
+        return {row[0]: row[1] for row in self._read_again(facts).groupBy("partition").count().collect()}
+
+    def _restored(self, leaving: DataFrame, facts: BatchFacts) -> DataFrame:
+        return with_bytes(leaving, self._read_again(facts), self.contract, self._salt, tasks_of(leaving))
+
+    def _read_again(self, facts: BatchFacts) -> DataFrame:
+        topic, options = self.contract.topics.raw, self._connections.java
+        return read_range(self._spark, topic, options, facts.start, facts.end)

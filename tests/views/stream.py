@@ -56,7 +56,7 @@ class Stream:
         held = self._frame(events)
         guess = self.views.guess
         extent, guessed = look(held, guess) if guess is not None else (measure_extent(held), None)
-        judged, _, old = with_fates(held, extent, self._clocks, LATENESS, self.views.closest)
+        judged, _, old, _ = with_fates(held, extent, self._clocks, LATENESS, self.views.closest)
         watermarks = self.accounts.watermarks()
         guessed = None if old else guessed
         parts = self.views.reduce(judged, watermarks, extent, self._clocks, len(events), guessed)

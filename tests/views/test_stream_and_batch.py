@@ -74,7 +74,7 @@ def reduced(spark: SparkSession, services: Services) -> list[Mapping[str, Any]]:
     for share in shares:
         held = stream._frame(share)
         extent = measure_extent(held)
-        judged, _, _ = with_fates(held, extent, {}, LATENESS, stream.views.closest)
+        judged, *_ = with_fates(held, extent, {}, LATENESS, stream.views.closest)
         found.append(stream.views.reduce(judged, {}, extent, {}, len(share)))
     return found
 
