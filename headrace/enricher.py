@@ -1,17 +1,22 @@
 """Adding the columns of tables to the bytes of events, in a worker: one lookup, no parsing, no new numbers.
 
-Each version of a key is JSON already when it comes to the worker, so that an event costs a bisection and the
-copying of its bytes; what the event itself says stays as it was written.
+Each version of a key is JSON already when it comes to the worker, and all events of a batch are looked up
+together, so that an event costs the copying of its bytes; what the event itself says stays as it was written.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from headrace.dimensions import ALWAYS, Versions, json_text
 from headrace.enrich import Enrich
@@ -22,37 +27,48 @@ PENDING = "pending"
 OUTCOMES = ("found", "no_key", "unknown", "dead_lettered", "retried")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DECODER = json.JSONDecoder()
+Int64s = npt.NDArray[np.int64]
+Texts = Any  # an array of Arrow
 
 
 @dataclass(frozen=True)
 class Lookup:
-    """One table: for each key, since when which JSON members end an event."""
+    """One table: for each key, since when which JSON members end an event.
 
-    versions: dict[str, tuple[list[int], list[bytes | None]]]
-    unknown: bytes
-    no_key: bytes
+    The versions of all keys stand behind each other, those of key n from `firsts[n]` up to those of the next.
+    """
 
-    def members(self, keys: Sequence[str | None], times: Sequence[int]) -> tuple[list[bytes], list[int]]:
-        """For each event the members and the outcome. This loop sees every event of a stream."""
-        known, unknown, no_key = self.versions.get, self.unknown, self.no_key
-        members: list[bytes] = []
-        outcomes: list[int] = []
-        for key, at in zip(keys, times, strict=True):
-            if key is None:
-                members.append(no_key)
-                outcomes.append(NO_KEY)
-                continue
-            history = known(key)
-            if history is not None:
-                place = bisect_right(history[0], at) - 1
-                found = history[1][place] if place >= 0 else None
-                if found is not None:
-                    members.append(found)
-                    outcomes.append(FOUND)
-                    continue
-            members.append(unknown)
-            outcomes.append(UNKNOWN)
-        return members, outcomes
+    numbers: dict[str, int]
+    firsts: Int64s
+    starts: Int64s
+    ends: Int64s  # of each version, the place of its members in `members`
+    members: Texts  # the last two are those of an unknown key, and of an event without one
+
+    def tails(self, keys: Texts, times: Int64s) -> tuple[Texts, Int64s]:
+        """For each event the members and the outcome. No event is looked at by itself, but its key is."""
+        coded = keys.dictionary_encode()
+        numbers = np.array([self.numbers.get(key, -1) for key in coded.dictionary.to_pylist()], np.int64)
+        has_key = coded.is_valid().to_numpy(zero_copy_only=False)
+        places = coded.indices.fill_null(0).to_numpy()
+        number = np.where(has_key, numbers[places], -1) if len(numbers) else np.full(len(keys), -1)
+        unknown = len(self.members) - 2
+        ends = np.where(has_key, unknown, unknown + 1)
+        is_known = number >= 0
+        version, exists = self._as_of(number[is_known], times[is_known])
+        ends[is_known] = np.where(exists, self.ends[version], unknown)
+        outcomes = np.where(ends == unknown, UNKNOWN, np.where(has_key, FOUND, NO_KEY))
+        return self.members.take(pa.array(ends)), outcomes
+
+    def _as_of(self, numbers: Int64s, times: Int64s) -> tuple[Int64s, npt.NDArray[np.bool_]]:
+        """The last version that begins at or before each time, and whether there is one."""
+        first = self.firsts[numbers]
+        low, high = first.copy(), self.firsts[numbers + 1]
+        while (open_ := low < high).any():
+            middle = np.where(open_, (low + high) // 2, 0)
+            begun = self.starts[middle] <= times
+            low = np.where(open_ & begun, middle + 1, low)
+            high = np.where(open_ & ~begun, middle, high)
+        return np.maximum(low - 1, first), low > first
 
 
 @dataclass(frozen=True)
@@ -79,16 +95,12 @@ class Enricher:
         """A regular expression for an event that may have members of these names itself."""
         return own_names(self.added)
 
-    def tails(
-        self, keys: Sequence[Sequence[str | None]], times: Sequence[int]
-    ) -> tuple[list[bytes], list[int]]:
+    def tails(self, keys: Sequence[Texts], times: Int64s) -> tuple[Texts, Int64s]:
         """How each event ends, and what became of its lookups; `keys` has a column for each table."""
-        tails, outcomes = self.lookups[0].members(keys[0], times)
-        for lookup, column in zip(self.lookups[1:], keys[1:], strict=True):
-            more, others = lookup.members(column, times)
-            tails = [a + b for a, b in zip(tails, more, strict=True)]
-            outcomes = [max(a, b) for a, b in zip(outcomes, others, strict=True)]
-        return tails, outcomes
+        asked = zip(self.lookups, keys, strict=True)
+        tails, outcomes = zip(*(lookup.tails(column, times) for lookup, column in asked), strict=True)
+        joined: Any = tails[0] if len(tails) == 1 else pc.binary_join_element_wise(*tails, b"")
+        return joined, np.maximum.reduce(outcomes)
 
     def trimmed(self, value: bytes) -> bytes:
         """An event that ends with its brace, and has no members of the names that are to be added."""
@@ -163,14 +175,24 @@ class _Members:
 def _lookup(enrich: Enrich, table: str, versions: Versions) -> Lookup:
     members = _Members(enrich, table, versions.columns)
 
-    def ends(key: str) -> list[bytes | None]:
-        history = zip(versions.starts[key], versions.values[key], strict=True)
-        return [None if values is None else members.found(start, values) for start, values in history]
-
+    numbers: dict[str, int] = {}
+    firsts, starts, ends = [0], [], []
+    texts: list[bytes] = []
+    for key, since in versions.starts.items():
+        numbers[key] = len(numbers)
+        for start, values in zip(since, versions.values[key], strict=True):
+            starts.append(start)
+            ends.append(-1 if values is None else len(texts))
+            if values is not None:
+                texts.append(members.found(start, values))
+        firsts.append(len(starts))
+    places = np.array(ends, np.int64)
     return Lookup(
-        {key: (list(starts), ends(key)) for key, starts in versions.starts.items()},
-        members.unknown,
-        members.no_key,
+        numbers,
+        np.array(firsts, np.int64),
+        np.array(starts, np.int64),
+        np.where(places < 0, len(texts), places),
+        pa.array([*texts, members.unknown, members.no_key], pa.binary()),
     )
 
 

@@ -33,35 +33,32 @@ class EnrichedBatch:
 
     def __init__(self, enricher: Enricher, accepted: pa.RecordBatch) -> None:
         self._enricher, self._accepted = enricher, accepted
-        keys = [accepted.column(lookup_column(name)).to_pylist() for name in enricher.fields]
-        times: list[Any] = accepted.column("event_time").to_pylist()
+        keys = [accepted.column(lookup_column(name)) for name in enricher.fields]
+        times = accepted.column("event_time").to_numpy(zero_copy_only=False)
         self._tails, self._outcomes = enricher.tails(keys, times)
 
     def records(self) -> Iterator[Record]:
         """One for each event that does not wait; an unknown one as it came, if it is for the dead letters."""
-        enricher, accepted = self._enricher, self._accepted
-        contract, reasons = _contract(enricher), unknown_keys(enricher.fields)
-        topic, dead_letters, waits = enricher.topic, enricher.dead_letters, enricher.waits
-        partitions, keys, sources = (accepted.column(n).to_pylist() for n in ("partition", "key", "source"))
-        about_each = (partitions, keys, sources, _own_headers(accepted))
-        rows = zip(*about_each, self._values(), self._tails, self._outcomes, strict=True)
-        for place, (partition, key, source, given, value, tail, outcome) in enumerate(rows):
-            if waits and outcome == UNKNOWN:
-                continue
+        enricher, contract = self._enricher, _contract(self._enricher)
+        values: Any = pc.binary_join_element_wise(pc.binary_slice(self._values(), 0, -1), self._tails, b"")
+        events = self._accepted.set_column(self._accepted.schema.get_field_index("value"), "value", values)
+        unknown = pa.array(self._outcomes == UNKNOWN)
+        if enricher.waits or enricher.dead_letters:
+            events = events.filter(pc.invert(unknown))
+        for partition, key, source, given, value in _each(events):
             about = [("headrace-source", source), contract]
-            if given:
-                about = [*((header["key"], header["value"]) for header in given), *about]
-            if outcome == UNKNOWN and dead_letters:
-                original: Any = accepted.column("value")[place].as_py()
-                yield dead_letters, partition, key, original, [*about, reasons]
-            else:
-                yield topic, partition, key, value[:-1] + tail, about
+            yield enricher.topic, partition, key, value, [*_told(given), *about] if given else about
+        if enricher.dead_letters and not enricher.waits:
+            reasons = unknown_keys(enricher.fields)
+            for partition, key, source, given, value in _each(self._accepted.filter(unknown)):
+                about = [*_told(given), ("headrace-source", source), contract, reasons]
+                yield enricher.dead_letters, partition, key, value, about
 
     def tallies(self, clock: Mapping[int, Header] | None = None) -> list[Tally]:
         """How many had which outcome, and those that wait, with the header that `clock` has for them."""
         names = self._enricher.outcomes
         partitions = self._accepted.column("partition").to_numpy(zero_copy_only=False)
-        labels = np.asarray(self._outcomes, dtype=np.int64) + partitions.astype(np.int64) * len(names)
+        labels = self._outcomes + partitions.astype(np.int64) * len(names)
         found = Counter(dict(zip(*(x.tolist() for x in np.unique(labels, return_counts=True)), strict=True)))
         tallies = [
             Tally(
@@ -76,8 +73,7 @@ class EnrichedBatch:
         return tallies
 
     def _waiting(self, clock: Mapping[int, Header] | None) -> list[WaitingEvent]:
-        places = [place for place, outcome in enumerate(self._outcomes) if outcome == UNKNOWN]
-        chosen = self._accepted.take(pa.array(places, pa.int64()))
+        chosen = self._accepted.filter(pa.array(self._outcomes == UNKNOWN))
         lookups = [chosen.column(lookup_column(name)).to_pylist() for name in self._enricher.fields]
         columns = ("partition", OFFSET, "event_time", LOG_TIME, "key", "value", "source")
         own = zip(*(chosen.column(name).to_pylist() for name in columns), strict=True)
@@ -85,24 +81,25 @@ class EnrichedBatch:
         events = []
         for row, keys, given in zip(own, asked, _own_headers(chosen), strict=True):
             partition, offset, event_time, log_time, key, value, source = row
-            about = [(header["key"], header["value"]) for header in given or ()]
-            about += [("headrace-source", source), _contract(self._enricher)]
+            about = [*_told(given), ("headrace-source", source), _contract(self._enricher)]
             about += [clock[partition]] if clock is not None else []
             place = (partition, offset, event_time, log_time)
             events.append(WaitingEvent(*place, list(keys), key, value, about))
         return events
 
-    def _values(self) -> Sequence[Any]:
+    def _values(self) -> Any:
         """The events, each with its brace at the end and none of the new names; nearly all are so already."""
-        column = self._accepted.column("value")
-        values: list[Any] = column.to_pylist()
+        column: Any = self._accepted.column("value")
         sound = pc.and_(
             pc.ends_with(column, "}"),
             pc.invert(pc.match_substring_regex(column, self._enricher.own_names)),
         )
+        if pc.all(sound).as_py():
+            return column
+        values = column.to_pylist()
         for place in np.flatnonzero(~sound.to_numpy(zero_copy_only=False)):
             values[place] = self._enricher.trimmed(values[place])
-        return values
+        return pa.array(values, pa.binary())
 
 
 def unknown_keys(fields: Sequence[str]) -> Header:
@@ -112,6 +109,18 @@ def unknown_keys(fields: Sequence[str]) -> Header:
 
 def _contract(enricher: Enricher) -> Header:
     return ("headrace-contract", f"{enricher.name}:{enricher.version}".encode())
+
+
+def _each(events: pa.RecordBatch) -> Iterator[Any]:
+    """Partition, key, source, own headers and value."""
+    partitions, keys, sources, values = (
+        events.column(name).to_pylist() for name in ("partition", "key", "source", "value")
+    )
+    return zip(partitions, keys, sources, _own_headers(events), values, strict=True)
+
+
+def _told(given: Any) -> list[tuple[str, Any]]:
+    return [(header["key"], header["value"]) for header in given or ()]
 
 
 def _own_headers(batch: pa.RecordBatch) -> Iterable[Any]:

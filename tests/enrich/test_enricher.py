@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -120,7 +121,9 @@ def test_an_event_that_has_waited_has_the_same_bytes(seed: int) -> None:
     seen = set()
     for number in range(100):
         value, key, at = event(r, number), r.choice(["a", "b", "c", None]), r.randrange(60_000_000)
-        [tail], [outcome] = enricher.tails([[key], [key]], [at])
+        keys = pa.array([key], pa.string())
+        tails, [outcome] = enricher.tails([keys, keys], np.array([at]))
+        tail: bytes = tails[0].as_py()
         assert later.tail([key, key], at) == (tail, outcome)
         sound = value.endswith(b"}") and b'"category"' not in value and b'"list_price"' not in value
         direct = (value if sound else enricher.trimmed(value))[:-1] + tail
