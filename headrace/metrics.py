@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from headrace.contracts.durations import parse_duration
 from headrace.errors import AppError, UsageError
@@ -46,9 +46,10 @@ class Metric:
     def final_us(self) -> int:
         return self.final_after // MICROSECOND
 
-    def settled_before(self, watermark: datetime) -> datetime:
-        """Windows that began before this moment are final."""
-        return watermark - self.final_after - self.window.size
+    @property
+    def settles_after(self) -> timedelta:
+        """How long after its start a window is final."""
+        return self.window.size + self.final_after
 
     @property
     def visible(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import csv
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ from headrace.ops.lab import ALL, Row
 from headrace.ops.local_session import local_session
 from headrace.ops.simulate import Input, simulate
 from headrace.settings import load
+from headrace.store.times import moved, to_time
 from headrace.windows import MICROSECOND, tumbling
 
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STREAM, METRIC = "events", "windows"
 EVER = timedelta(days=36_500)
 NO_VALUE = "(none)"  # the metric's label of an event without the dimension
@@ -107,12 +107,11 @@ def _rows(output: Path, window_seconds: int, by: Sequence[str]) -> list[Row]:
             lags = late.pop((start, dimension), [])
             counts = (int(row["impressions"]), int(row["clicks"]), int(row["purchases"]))
             lag = max([timedelta(microseconds=int(row["lag_us"])), *lags])
-            rows.append(
-                Row(start, start + size, dimension, *counts, len(lags), int(row["events"]) + len(lags), lag)
-            )
+            events = int(row["events"]) + len(lags)
+            rows.append(Row(start, moved(start, size), dimension, *counts, len(lags), events, lag))
     # Windows in which every event was late.
     rows += [
-        Row(start, start + size, dimension, 0, 0, 0, len(lags), len(lags), max(lags))
+        Row(start, moved(start, size), dimension, 0, 0, 0, len(lags), len(lags), max(lags))
         for (start, dimension), lags in late.items()
     ]
     return rows
@@ -132,7 +131,7 @@ def _late(file: Path, size: timedelta, by: Sequence[str]) -> dict[Key, list[time
     for event in _events(file):
         at, arrival = instant_of(event["event_time"]), instant_of(event["arrival_time"])
         assert at is not None and arrival is not None
-        start = EPOCH + at // (size // MICROSECOND) * size
+        start = to_time(at // (size // MICROSECOND) * (size // MICROSECOND))
         dimensions = [ALL, *[f"{name}={event[name]}" for name in by if event.get(name) is not None]]
         for dimension in dimensions:
             found.setdefault((start, dimension), []).append(timedelta(microseconds=arrival - at))

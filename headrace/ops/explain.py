@@ -25,6 +25,7 @@ from headrace.ops.explain_events import Judge, Labels, candidates, needs_spark, 
 from headrace.ops.explain_row import RowReader, Spans, StoredRow
 from headrace.ops.explanation import Event, Explanation, Missed
 from headrace.store.connection import Store
+from headrace.store.times import moved
 from headrace.views.pane_rows import OTHER
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def explain(
         metric.name,
         contract.name,
         window_start,
-        window_start + metric.window.size,
+        moved(window_start, metric.window.size),
         labels,
         row.values,
         tuple(found.events),
@@ -187,7 +188,7 @@ class _Reading:
 
     def _reach(self, rows: RowReader) -> dict[int, Range]:
         """The raw offsets of the window's events, in time or late."""
-        end = self.start + self.metric.window.size
+        end = moved(self.start, self.metric.window.size)
         if self.metric.window.time == "event":
             reach = rows.reach(self.start, end)
         else:

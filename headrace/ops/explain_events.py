@@ -19,6 +19,7 @@ from headrace.log.scan import LogRecord
 from headrace.metrics import Metric
 from headrace.ops.explain_row import Spans
 from headrace.ops.explanation import Event
+from headrace.store.times import moved
 from headrace.views.pane_rows import NONE
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def candidates(
     records: Iterable[LogRecord], contract: Contract, metric: Metric, start: datetime, spans: Spans
 ) -> Iterator[Candidate]:
     """The records of the window that belong to the batches."""
-    end = start + metric.window.size
+    end = moved(start, metric.window.size)
     by_event = metric.window.time == "event"
     for record in records:
         place = _place(record, contract.topics.raw)

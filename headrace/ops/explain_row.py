@@ -23,6 +23,7 @@ from headrace.store.metric_export import shown_columns
 from headrace.store.metric_shape import ALL
 from headrace.store.metric_tables import table_name
 from headrace.store.metric_trigger import BATCH
+from headrace.store.times import moved
 from headrace.views.pane_rows import OTHER
 
 # An event is at most as new as the clock after its batch. Once a batch has moved the clock beyond the end and
@@ -98,7 +99,7 @@ class RowReader:
             values = self._row(connection, start, grouping, labels)
             if values is None:
                 raise self._no_row(connection, start, grouping, by)
-            place = (self._app, self._metric.name, start + self._metric.window.size)
+            place = (self._app, self._metric.name, moved(start, self._metric.window.size))
             # With a trigger, what came after the row was last shown is not in it.
             until = values["updated_at"] if self._metric.window.trigger else "infinity"
             counted = values.pop(BATCH, None)
@@ -138,7 +139,7 @@ class RowReader:
         """The raw offsets between which every event lies that a window of event time has counted."""
 
         def look(connection: Connection) -> dict[int, Range]:
-            closed = end + self._metric.final_after
+            closed = moved(end, self._metric.final_after)
             rows = connection.execute(_REACH, {"start": start, "closed": closed, "query": self._query})
             return {p: (low, high) for p, low, high in rows if low is not None and low < high}
 

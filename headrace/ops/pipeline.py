@@ -14,6 +14,7 @@ from headrace.ops.pipeline_facts import FactReader, PipelineFacts, Recent, Sourc
 from headrace.ops.pipeline_flows import flow_object
 from headrace.ops.pipeline_lanes import LaneFacts, lane_object
 from headrace.ops.state_size import a_day_ago, rows_in_state
+from headrace.store.times import moved
 from headrace.store.totals import FATES
 
 SILENT_SECONDS = 20.0  # an engine that has not reported for so long is not known to run
@@ -220,7 +221,7 @@ def _partition(facts: SourceFacts, partition: int, load: Load, idle: frozenset[i
         "lag_records": lag.records if lag is not None else None,
         "lag_seconds": _rounded(lag.seconds) if lag is not None else None,
         "clock": iso(at),
-        "watermark": iso(at - facts.contract.lateness if at is not None else None),
+        "watermark": iso(moved(at, -facts.contract.lateness) if at is not None else None),
         "next_offset": lag.position if lag is not None else clock.next_offset if clock is not None else None,
         "end_offset": lag.end if lag is not None else None,
         "idle": partition in idle,

@@ -24,6 +24,7 @@ from headrace.metrics import Metric
 from headrace.serve.answers import to_json
 from headrace.serve.database import Database, NotThereYet, Row
 from headrace.serve.metric_tables import MetricTable, MetricTables
+from headrace.store.times import moved
 
 MOST = 1_000  # rows of one feed at once; beyond it the client is better off fetching anew
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -170,4 +171,6 @@ class MetricFeed:
 
     async def _floor(self) -> datetime:
         found = await self._database.rows(_WATERMARK, self._clock)
-        return max(EPOCH, self._metric.settled_before(found[0]["watermark"])) if found else EPOCH
+        if not found:
+            return EPOCH
+        return max(EPOCH, moved(found[0]["watermark"], -self._metric.settles_after))

@@ -15,6 +15,7 @@ from headrace.ops.load import LoadedApp
 from headrace.serve.database import Database, Row
 from headrace.serve.metric_tables import SHOWN_TYPES, MetricTable, MetricTables
 from headrace.serve.shared import Shared
+from headrace.store.times import moved
 
 COUNTED = 10_000  # rows that are counted exactly; above it the planner's estimate is good enough
 LATE_SPAN = timedelta(hours=24)
@@ -119,7 +120,7 @@ class MetricCatalogue:
 
 def _floor(metric: Metric, watermark: datetime | None) -> sql.Composed:
     """Rows of windows that began before it are final."""
-    found = metric.settled_before(watermark) if watermark else "-infinity"
+    found = moved(watermark, -metric.settles_after) if watermark else "-infinity"
     return sql.SQL("{}::timestamptz").format(sql.Literal(found))
 
 

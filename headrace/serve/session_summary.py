@@ -15,6 +15,7 @@ from headrace.serve.database import Database, Row
 from headrace.serve.metric_tables import MetricTable, MetricTables
 from headrace.serve.shared import Shared
 from headrace.sessions import Sessions
+from headrace.store.times import moved
 
 SPAN = timedelta(hours=1)
 MOST_SESSIONS = 50_000  # the newest; so many that more would change little
@@ -55,7 +56,7 @@ class SessionSummaries:
             "name": sessions.name,
             "source": sessions.of,
             "watermark": watermark,
-            "since": watermark - SPAN if watermark else None,
+            "since": moved(watermark, -SPAN) if watermark else None,
             "open": 0,
             "final_total": totals.get("closed", 0),
             "late_total": totals.get("late", 0),
@@ -68,7 +69,7 @@ class SessionSummaries:
             sql.SQL("SELECT count(*) AS n FROM {} WHERE state = 'open'").format(table.name)
         )
         # A session ends a gap after its last event: the span is over the events.
-        since = {"since": watermark - SPAN + sessions.gap}
+        since = {"since": moved(watermark, sessions.gap - SPAN)}
         found = await self._database.rows_if_there(_statement(sessions, table, by), since)
         whole = next((row for row in found if row["whole"]), {})
         groups = [

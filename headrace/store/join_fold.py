@@ -21,7 +21,7 @@ from headrace.store.join_pairs import Pairs, lookups
 from headrace.store.join_tables import Bounds, JoinShape, define, locked, make_scratch
 from headrace.store.outbox import account, count
 from headrace.store.source_accounts import Watermarks
-from headrace.store.times import to_micros, to_time
+from headrace.store.times import moved, to_micros, to_time
 
 LONGEST_KEY = 500  # characters; an index holds no key of any length
 
@@ -104,7 +104,7 @@ class JoinFold:
     def forget_old(self, connection: Connection) -> None:
         bounds = [bound for bound in locked(connection, self._shape.app, self._join) if bound is not None]
         if bounds:
-            oldest = min(bounds) - self._join.retain
+            oldest = moved(min(bounds), -self._join.retain)
             self._outcome.forget_old(connection, oldest)
             connection.execute(
                 "DELETE FROM headrace.flow_late WHERE app = %s AND flow = %s AND event_time < %s",
@@ -131,8 +131,8 @@ class JoinFold:
             watermark = watermarks.get(self._queries[side])
             theirs = watermarks.get(self._queries[other(side)])
             if watermark is None and theirs is not None and self._has_waited(connection, side):
-                watermark = theirs - contract.idle_after
-            bound = None if watermark is None else watermark - contract.lateness
+                watermark = moved(theirs, -contract.idle_after)
+            bound = None if watermark is None else moved(watermark, -contract.lateness)
             known = old.of(side)
             found[side] = known if bound is None or (known is not None and known > bound) else bound
         return Bounds(found["left"], found["right"])
@@ -153,7 +153,7 @@ class JoinFold:
         mine, theirs = bounds.of(side), bounds.of(other(side))
         if theirs is None:
             return None
-        over = theirs - self._join.within
+        over = moved(theirs, -self._join.within)
         if self._at_once:
             return over
         return None if mine is None else min(mine, over)
@@ -247,7 +247,6 @@ class JoinFold:
         ):
             for row in rows:
                 time = to_time(row.event_time)
-                assert time is not None
                 copy.write_row(
                     (
                         *(self._shape.app, self._join.name, self._side, _storable(row.event_id)),

@@ -15,7 +15,7 @@ from headrace.store.metric_packed import Packed
 from headrace.store.metric_parts import with_row, within_batch
 from headrace.store.metric_shape import MetricShape, column_list
 from headrace.store.metric_spread import Spread
-from headrace.store.times import EPOCH, to_time
+from headrace.store.times import to_end, to_time
 from headrace.views.pane_rows import Panes
 from headrace.views.resolve import ResolvedMetric
 from headrace.views.window_rows import Int64s
@@ -42,9 +42,9 @@ class MetricStore:
         self._refuse_final(panes, before)
         starts = self._shape.window_starts(panes)
         new = self._without_rows(connection, panes, starts)
-        crowded = self._spread.perhaps_crowded(panes, frozenset(map(_time, new.tolist())))
-        full = [(end - self._shape.metric.window.size - EPOCH) // MICROSECOND for end, _ in crowded]
-        new = np.setdiff1d(new, np.array(full, np.int64))
+        crowded = self._spread.perhaps_crowded(panes, frozenset(new.tolist()))
+        ends = np.array([end for end, _ in crowded], np.int64)
+        new = np.setdiff1d(new, ends - self._shape.size_us)
         self._write_new(connection, panes, new, after)
         rest = np.setdiff1d(starts, new)
         if len(rest):
@@ -57,12 +57,12 @@ class MetricStore:
         connection: Connection,
         panes: Panes,
         starts: Int64s,
-        crowded: list[tuple[datetime, int]],
+        crowded: list[tuple[int, int]],
         before: int | None,
         after: int | None,
     ) -> None:
         """Windows that may have rows, or more groups than allowed."""
-        windows = [_time(start) for start in starts.tolist()]
+        windows = [to_time(start) for start in starts.tolist()]
         self._spread.load(connection, panes, starts)
         self._spread.guard(connection, crowded)
         corrects = self._is_shown and self._reaches_back(panes, before)
@@ -92,20 +92,22 @@ class MetricStore:
     def settle(self, connection: Connection, since: int | None, watermark: int) -> None:
         """Give rows of windows that end after `since` the state that the watermark says."""
         metric = self._shape.metric
-        at, size = EPOCH + watermark * MICROSECOND, metric.window.size
-        first = "-infinity" if since is None else EPOCH + since * MICROSECOND - size
+        at, size = to_time(watermark), metric.window.size // MICROSECOND
+        first = "-infinity" if since is None else to_time(since - size)
         for state, wait, where in (
             ("final", metric.final_after, "state <> 'final'"),
             ("preliminary", metric.preliminary_after, "state = 'open'"),
         ):
+            until = watermark - wait // MICROSECOND
             self.remember(
                 connection,
                 sql.SQL(
                     "UPDATE {} SET state = {}, revision = greatest(revision, 1), watermark = %s,"
                     " published_at = coalesce(published_at, now()), updated_at = now()"
-                    " WHERE {} AND window_start > %s::timestamptz AND window_start <= %s RETURNING *"
+                    " WHERE {} AND window_start >= %s::timestamptz AND window_start <= %s"
+                    " AND window_end <= %s RETURNING *"
                 ).format(self._shape.table, sql.Literal(state), sql.SQL(where)),
-                (at, first, at - wait - size),
+                (at, first, to_time(until - size), to_end(until)),
                 only=self._has_versions,
             )
 
@@ -113,10 +115,10 @@ class MetricStore:
         """Final rows go when their time is over: by the start, which the primary key begins with."""
         if watermark is None:
             return
-        at = EPOCH + watermark * MICROSECOND
+        kept = self._shape.metric.retain + self._shape.metric.window.size
         connection.execute(
             sql.SQL("DELETE FROM {} WHERE window_start < %s AND state = 'final'").format(self._shape.table),
-            (at - self._shape.metric.retain - self._shape.metric.window.size,),
+            (to_time(watermark - kept // MICROSECOND),),
         )
 
     def _cuts(self, watermark: int | None) -> tuple[int, int] | None:
@@ -136,13 +138,15 @@ class MetricStore:
 
     def forget_old(self, connection: Connection) -> None:
         """What is kept beside the table lasts as long as its rows."""
-        oldest = sql.SQL("SELECT min(window_start) FROM {}").format(self._shape.table)
+        oldest = sql.SQL(
+            "SELECT min(window_end) FROM {0} WHERE window_start = (SELECT min(window_start) FROM {0})"
+        ).format(self._shape.table)
         for table in ("late_events", "revisions"):
             connection.execute(
-                sql.SQL("DELETE FROM {} WHERE app = %s AND metric = %s AND window_end < ({}) + %s").format(
+                sql.SQL("DELETE FROM {} WHERE app = %s AND metric = %s AND window_end < ({})").format(
                     sql.Identifier("headrace", table), oldest
                 ),
-                (self._shape.app, self._shape.metric.name, self._shape.metric.window.size),
+                (self._shape.app, self._shape.metric.name),
             )
 
     def _refuse_final(self, panes: Panes, watermark: int | None) -> None:
@@ -166,23 +170,24 @@ class MetricStore:
         added = sum(len(rows) for rows in panes.rows) * self._shape.metric.window.panes
         if self._shape.resolved.packed or added <= MANY:
             return starts[:0]
+        times = [to_time(start) for start in starts.tolist()]
         found = connection.execute(
             sql.SQL(
                 "SELECT w FROM unnest(%s::timestamptz[]) w"
                 " WHERE NOT EXISTS (SELECT FROM {} t WHERE t.window_start = w)"
             ).format(self._shape.table),
-            ([_time(start) for start in starts.tolist()],),
+            (times,),
         )
-        return np.array([(start - EPOCH) // MICROSECOND for (start,) in found], np.int64)
+        new = {start for (start,) in found}
+        return starts[[time in new for time in times]]
 
     def _write_new(self, connection: Connection, panes: Panes, starts: Int64s, watermark: int | None) -> None:
         """Where a window has no row, the rows of the batch are its rows: they go straight into the table,
         in the state that they have after the batch."""
         if not len(starts):
             return
-        metric = self._shape.metric
-        size = metric.window.size // MICROSECOND
-        at = NULL if watermark is None else str(_time(watermark))
+        metric, size = self._shape.metric, self._shape.size_us
+        at = NULL if watermark is None else str(to_time(watermark))
 
         def is_over(start: int, wait: timedelta) -> bool:
             return watermark is not None and start + size + wait // MICROSECOND <= watermark
@@ -198,10 +203,10 @@ class MetricStore:
 
     def _upsert(self, connection: Connection, watermark: int | None) -> None:
         """A row that is new and already behind the watermark need not be touched again to be published."""
-        at = None if watermark is None else EPOCH + watermark * MICROSECOND
         metric = self._shape.metric
         final, published = (
-            None if at is None else at - wait for wait in (metric.final_after, metric.preliminary_after)
+            None if watermark is None else to_end(watermark - wait // MICROSECOND)
+            for wait in (metric.final_after, metric.preliminary_after)
         )
         changes = sql.SQL("excluded.events > 0 AND t.state IN ('preliminary', 'corrected')")
         connection.execute(
@@ -225,7 +230,7 @@ class MetricStore:
                 changes=changes,
                 merged=sql.SQL("").join(with_row(part) for part in self._shape.resolved.parts),
             ),
-            {"at": at, "final": final, "published": published},
+            {"at": to_time(watermark), "final": final, "published": published},
         )
 
     def _spread_rows(self) -> sql.Composable:
@@ -295,7 +300,8 @@ class MetricStore:
         )
 
     def _write_late(self, connection: Connection, panes: Panes) -> None:
-        window = self._shape.metric.window
+        window, final = self._shape.metric.window, self._shape.metric.final_us
+        size = window.size // MICROSECOND
         with (
             connection.cursor() as cursor,
             cursor.copy(
@@ -304,10 +310,8 @@ class MetricStore:
             ) as copy,
         ):
             for row in panes.late:
-                clock = to_time(row["clock"])
                 for k in range(row["missed"]):
-                    end = to_time(row["pane"] + window.hop_us * (k + 1))
-                    assert end is not None and clock is not None
+                    end = row["pane"] + window.hop_us * (k + 1)
                     reason = "late" if k < row["missed_by_clock"] else "idle_wake"
                     copy.write_row(
                         (
@@ -318,11 +322,7 @@ class MetricStore:
                                 row["partition"],
                                 row["offset"],
                             ),
-                            *(to_time(row["event_time"]), end - window.size, end, clock),
-                            *(clock - end - self._shape.metric.final_after, reason),
+                            *map(to_time, (row["event_time"], end - size, end, row["clock"])),
+                            *((row["clock"] - end - final) * MICROSECOND, reason),
                         )
                     )
-
-
-def _time(micros: int) -> datetime:
-    return EPOCH + micros * MICROSECOND

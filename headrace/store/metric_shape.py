@@ -32,7 +32,7 @@ class MetricShape:
         self.table = table or table_name(app, self.metric)
         self.keys = key_columns(self.metric)
         self.places = _places(resolved)
-        self._size = self.metric.window.size // MICROSECOND
+        self.size_us = self.metric.window.size // MICROSECOND
         self._label_places = [
             [own.index(name) if name in own else None for name in self.metric.dimensions]
             for own in self.metric.groupings
@@ -50,11 +50,10 @@ class MetricShape:
 
     def windows(self, pane: int, missed: int, grouping: int, labels: Sequence[str]) -> Iterator[Key]:
         """The keys of the rows that a pane belongs to."""
-        window = self.metric.window
+        window, size = self.metric.window, self.metric.window.size // MICROSECOND
         for k in range(missed, window.panes):
-            end = to_time(pane + window.hop_us * (k + 1))
-            assert end is not None
-            yield (end - window.size, end, self.grouping(grouping), *self.labels(grouping, labels))
+            end = pane + window.hop_us * (k + 1)
+            yield (to_time(end - size), to_time(end), self.grouping(grouping), *self.labels(grouping, labels))
 
     def window_starts(self, panes: Panes) -> Int64s:
         """Of all rows that a batch touches, so that a join needs to look at no others."""
@@ -81,7 +80,7 @@ class MetricShape:
                 yield [times, self.grouping(rows.grouping), *labels, rows.events, rows.late, *values, *ending]
 
     def _times(self, start: int) -> str:
-        return f"{to_time(start)}\t{to_time(start + self._size)}"
+        return f"{to_time(start)}\t{to_time(start + self.size_us)}"
 
 
 def make_scratch(connection: Connection, name: sql.Identifier, columns: list[tuple[str, str]]) -> None:

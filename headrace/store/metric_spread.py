@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -12,10 +11,9 @@ from psycopg import sql
 from headrace.store.connection import Connection
 from headrace.store.copy_lines import copy_rows
 from headrace.store.metric_shape import MetricShape, column_list, make_scratch
-from headrace.store.times import EPOCH
+from headrace.store.times import to_time
 from headrace.views.pane_rows import OTHER, Panes
 from headrace.views.window_rows import Int64s
-from headrace.windows import MICROSECOND
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +26,7 @@ class Spread:
 
     def __init__(self, shape: MetricShape) -> None:
         self._shape = shape
-        self._bounds: dict[tuple[datetime, int], int] = {}
+        self._bounds: dict[tuple[int, int], int] = {}  # by a window's end and a grouping
         self.has_twins = False  # rows with the same key
 
     def load(self, connection: Connection, panes: Panes, starts: Int64s) -> None:
@@ -41,16 +39,16 @@ class Spread:
         make_scratch(connection, self._shape.spread, [*windows, *labels, *counts, *sums])
         copy_rows(connection, self._shape.spread, self._shape.added, self._shape.rows(panes, starts))
 
-    def guard(self, connection: Connection, crowded: list[tuple[datetime, int]]) -> None:
+    def guard(self, connection: Connection, crowded: list[tuple[int, int]]) -> None:
         """Groups beyond the limit of a window are merged into one, `(other)`; who is in stays in."""
         for end, grouping in crowded:
-            place = (end - self._shape.metric.window.size, end, self._shape.grouping(grouping))
+            place = (to_time(end - self._shape.size_us), to_time(end), self._shape.grouping(grouping))
             known, added = self._count(connection, place)
             self._bounds[end, grouping] = known + added
             if known + added > self._shape.metric.limit:
                 self._merge_others(connection, place)
 
-    def perhaps_crowded(self, panes: Panes, new: frozenset[datetime]) -> list[tuple[datetime, int]]:
+    def perhaps_crowded(self, panes: Panes, new: frozenset[int]) -> list[tuple[int, int]]:
         """Ends of windows, and groupings, that may have more groups than allowed, by an upper bound of their
         number. `new` are the starts of windows that are known to have no row.
         """
@@ -65,9 +63,9 @@ class Spread:
                 *(c.tolist() for c in np.unique(rows.panes, return_counts=True)), strict=True
             ):
                 for k in range(window.panes):
-                    key = (_time(pane + window.hop_us * (k + 1)), rows.grouping)
+                    key = (pane + window.hop_us * (k + 1), rows.grouping)
                     # A window that this process has not seen may be full already.
-                    unseen = 0 if key[0] - window.size in new else self._shape.metric.limit
+                    unseen = 0 if key[0] - self._shape.size_us in new else self._shape.metric.limit
                     self._bounds[key] = self._bounds.get(key, unseen) + added
                     if self._bounds[key] > self._shape.metric.limit:
                         crowded.append(key)
@@ -120,7 +118,3 @@ class Spread:
                 "metric %s, window %s: %d groups beyond the limit of %d went to (other)",
                 *(self._shape.metric.name, place[0].isoformat(), moved, self._shape.metric.limit),
             )
-
-
-def _time(micros: int) -> datetime:
-    return EPOCH + micros * MICROSECOND

@@ -141,7 +141,6 @@ class PatternAlerts:
         shown = json.loads(events[-1].shown or "{}")
         values = {"events": len(events), "matches": 1, **shown, "matched": [self._told(e) for e in events]}
         start, end = to_time(events[0].at), to_time(match.end)
-        assert start is not None and end is not None
         about = {
             "alert": alert.name,
             "severity": alert.severity,
@@ -203,7 +202,6 @@ class PatternAlerts:
 
     def _told(self, event: Moment) -> dict[str, Any]:
         at = to_time(event.at)
-        assert at is not None
         symbols = [symbol for symbol, bit in self._rule.pattern.bits.items() if bit & event.mask]
         return {
             "event_id": event.event_id,

@@ -16,7 +16,7 @@ from headrace.store.alert_endings import withdraw
 from headrace.store.connection import Connection
 from headrace.store.metric_tables import STATEMENTS
 from headrace.store.outbox import account
-from headrace.store.times import to_time
+from headrace.store.times import MICROSECOND, to_time
 
 COUNTS = ("taken", "late", "again", "forgotten", "matches", "alerts")
 _BEGIN = """
@@ -134,7 +134,6 @@ class PatternBooks:
 
     def _write_late(self, connection: Connection, late: Sequence[TooLate]) -> None:
         """In the ledger of late events; the window that each missed is the time in which it would count."""
-        slack = timedelta(microseconds=self._rule.slack)
         with (
             connection.cursor() as cursor,
             cursor.copy(
@@ -143,11 +142,10 @@ class PatternBooks:
             ) as copy,
         ):
             for row, clock, reason in late:
-                at, behind = to_time(row.event_time), to_time(clock)
-                assert at is not None and behind is not None
+                at, over = to_time(row.event_time), row.event_time + self._rule.slack
                 copy.write_row(
                     (
                         *(self._app, self._name, storable(row.event_id), row.partition, row.offset, at),
-                        *(at, at + slack, behind, behind - at - slack, reason),
+                        *(at, to_time(over), to_time(clock), (clock - over) * MICROSECOND, reason),
                     )
                 )

@@ -7,9 +7,8 @@ from psycopg import sql
 from headrace.store.connection import Connection
 from headrace.store.metric_shape import column_list, make_scratch
 from headrace.store.session_shape import TEXT, SessionShape
+from headrace.store.times import LAST, time_of, to_time
 from headrace.views.session_seals import OPEN
-
-IN_TIME = sql.SQL("'epoch'::timestamptz + {} * interval '1 microsecond'")
 
 
 def find_sessions(connection: Connection, shape: SessionShape) -> None:
@@ -64,8 +63,8 @@ def find_sessions(connection: Connection, shape: SessionShape) -> None:
             open=sql.Literal(OPEN),
             gap=sql.Literal(shape.sessions.gap_us),
             longest=sql.Literal(shape.sessions.max_us),
-            start=IN_TIME.format(sql.SQL("min(__first)")),
-            last=IN_TIME.format(sql.SQL("max(__last)")),
+            start=time_of(sql.SQL("min(__first)")),
+            last=time_of(sql.SQL("max(__last)")),
             sums=shape.sums(),
         )
     )
@@ -104,8 +103,8 @@ def replace_rows(connection: Connection, shape: SessionShape) -> int:
             ), put AS (
                 INSERT INTO {table} ({columns}, session_end, sealed, state, revision, watermark, published_at,
                     updated_at)
-                SELECT n.__key, n.session_start, n.last_event, n.events{parts}, n.last_event + {gap},
-                    n.__seal <> {open},
+                SELECT n.__key, n.session_start, n.last_event, n.events{parts},
+                    least(n.last_event + {gap}, {last}), n.__seal <> {open},
                     CASE WHEN h.same THEN h.state WHEN h.published THEN 'corrected' ELSE 'open' END,
                     CASE WHEN h.same THEN h.revision WHEN h.published THEN h.revision + 1 ELSE 0 END,
                     h.watermark, h.published_at, CASE WHEN h.same THEN h.updated_at ELSE now() END
@@ -123,6 +122,7 @@ def replace_rows(connection: Connection, shape: SessionShape) -> int:
             columns=column_list([shape.sessions.key, "session_start", "last_event", "events", *parts]),
             parts=sql.SQL("").join(sql.SQL(", n.{}").format(sql.Identifier(p)) for p in parts),
             gap=sql.Literal(shape.sessions.gap),
+            last=sql.Literal(to_time(LAST)),
         )
     ).fetchone()
     return int(found[0]) if found else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.sessions import Sessions
 from headrace.store.connection import Connection
-from headrace.store.times import to_time
+from headrace.store.times import MICROSECOND, to_time
 from headrace.views.session_pieces import SuspectEvent
 
 
@@ -17,15 +17,14 @@ def write_late(connection: Connection, app: str, sessions: Sessions, late: list[
         ) as copy,
     ):
         for event in late:
-            at, clock = to_time(event.event_time), to_time(event.clock)
-            assert at is not None and clock is not None
-            end = at + sessions.gap
-            over = event.event_time + sessions.gap_us + sessions.final_us
+            assert event.clock is not None
+            at, end = to_time(event.event_time), event.event_time + sessions.gap_us
+            over = end + sessions.final_us
             by_itself = event.own_clock is not None and over <= event.own_clock
             copy.write_row(
                 (
                     *(app, sessions.name, event.event_id, event.partition, event.offset, at),
-                    *(at, end, clock, clock - end - sessions.final_after),
+                    *(at, to_time(end), to_time(event.clock), (event.clock - over) * MICROSECOND),
                     "late" if by_itself else "idle_wake",
                 )
             )

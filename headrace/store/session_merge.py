@@ -16,7 +16,7 @@ from headrace.store.metric_shape import column_list, make_scratch
 from headrace.store.session_chains import find_sessions, replace_rows
 from headrace.store.session_shape import TEXT, SessionShape
 from headrace.store.session_tables import piece_columns
-from headrace.store.times import EPOCH
+from headrace.store.times import to_end, to_time
 from headrace.views.session_pieces import Pieces, ResolvedSessions
 from headrace.views.session_seals import OPEN, Sealed, Span, seal
 from headrace.windows import MICROSECOND
@@ -76,7 +76,7 @@ class SessionStore:
         """Rows that the watermark has passed become preliminary, then final; final ones need no pieces."""
         if watermark is None:
             return Closed(0, 0)
-        at = EPOCH + watermark * MICROSECOND
+        at, sessions = to_time(watermark), self._sessions
         publish = sql.SQL(
             "UPDATE {} SET state = {}, revision = greatest(revision, 1), watermark = %s,"
             " published_at = coalesce(published_at, now()), updated_at = now()"
@@ -96,18 +96,18 @@ class SessionStore:
                 start=sql.SQL(MICROS.format("session_start")),
                 last=sql.SQL(MICROS.format("last_event")),
             ),
-            (at, ["open", "preliminary", "corrected"], at - self._sessions.final_after),
+            (at, ["open", "preliminary", "corrected"], to_end(watermark - sessions.final_us)),
         ).fetchone()
         connection.execute(
             publish.format(self._shape.table, sql.Literal("preliminary")),
-            (at, ["open"], at - self._sessions.preliminary_after),
+            (at, ["open"], to_end(watermark - sessions.preliminary_after // MICROSECOND)),
         )
         gone = connection.execute(
             sql.SQL(
                 "WITH gone AS (DELETE FROM {} WHERE state = 'final' AND session_end < %s RETURNING events)"
                 " SELECT coalesce(sum(events), 0)::bigint FROM gone"
             ).format(self._shape.table),
-            (at - self._sessions.retain,),
+            (to_time(watermark - sessions.retain // MICROSECOND),),
         ).fetchone()
         return Closed(closed[0] if closed else 0, gone[0] if gone else 0)
 

@@ -12,7 +12,7 @@ from headrace.fates import latest
 from headrace.gate.ledger import Batch, Reach
 from headrace.store.changes import announce
 from headrace.store.connection import Connection, Store
-from headrace.store.times import to_micros, to_time
+from headrace.store.times import moved, to_micros, to_time
 from headrace.views.watermark import arrival_watermark_of, watermark_of
 from headrace.windows import MICROSECOND
 
@@ -122,8 +122,8 @@ class SourceAccounts:
             after: dict[str, int | None] = {}
             for time, base, watermark, active_at in rows:
                 silent = now - active_at - timedelta(microseconds=self._idle)
-                if silent > timedelta() and base + silent > watermark:
-                    before[time], after[time] = to_micros(watermark), to_micros(base + silent)
+                if silent > timedelta() and moved(base, silent) > watermark:
+                    before[time], after[time] = to_micros(watermark), to_micros(moved(base, silent))
             if not after:
                 changed = [f.refresh(connection) for f in self.folds.values() if isinstance(f, Refreshing)]
                 if any(changed):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from headrace import App, count, first_of, last_of, max_of, mean_of, min_of, sum_of
 from headrace.local.services import Services
+from headrace.store.times import FIRST, LAST
 from headrace.windows import MICROSECOND
 from tests.oracle.metrics_oracle import Event
 from tests.oracle.sessions_oracle import Fields, Oracle, Outcome, SessionRow, SessionSpec
@@ -181,6 +183,23 @@ def test_rows_late_events_and_ledger_are_the_oracles(
         if silence:
             stream.silence(silence)
     check(stream, oracle.outcome())
+
+
+@pytest.mark.parametrize("end", ["first", "last"])
+def test_the_first_and_the_last_date_count_like_any_other(
+    spark: SparkSession, services: Services, end: str
+) -> None:
+    stream = SessionStream(spark, services.store_url, VISITS)
+    oracle = Oracle(SPEC, stream.contract.idle_after // MICROSECOND)
+    events = stream_of(6, 150, sleeper=False)
+    times = [event.event_time for event in events]
+    far = FIRST - min(times) if end == "first" else LAST - max(times)
+    for batch in in_batches([replace(e, event_time=e.event_time + far) for e in events], 40, 6):
+        oracle.batch(batch)
+        stream.feed(batch)
+    check(stream, oracle.outcome())
+    [(latest,)] = stream.query(f'SELECT max(session_end) FROM "{stream.app}"."{VISITS.name}"')
+    assert latest.year == (1 if end == "first" else 9999)
 
 
 def test_many_keys_with_old_events_are_looked_up_by_a_join(

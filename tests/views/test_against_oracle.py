@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -33,6 +34,7 @@ from headrace import (
 from headrace.local.services import Services
 from headrace.measures import HLL_ERROR
 from headrace.store import metric_merge
+from headrace.store.times import FIRST, LAST
 from headrace.windows import MICROSECOND
 from tests.oracle.metrics_oracle import Event, MeasureSpec, MetricSpec, Outcome, Row, outcome
 from tests.views.stream import Stream
@@ -226,6 +228,34 @@ def test_rows_late_events_and_ledger_are_the_oracles(
     for batch in batches:
         stream.feed(batch)
     stream.silence(silence[len(batches) - 1])
+    _same_as_the_oracle(stream, batches, silence)
+
+
+@pytest.mark.parametrize("many", [0, metric_merge.MANY])
+@pytest.mark.parametrize("end", ["first", "last"])
+def test_the_first_and_the_last_date_count_like_any_other(
+    spark: SparkSession, services: Services, end: str, many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows that begin before the year 1, or end after 9999, are held at its first or last moment."""
+    monkeypatch.setattr(metric_merge, "MANY", many)
+    events = stream_of(5, 100)
+    times = [event.event_time for event in events]
+    far = FIRST - min(times) if end == "first" else LAST - max(times)
+    batches = batches_of([replace(e, event_time=e.event_time + far) for e in events], 5, 30)
+    stream = Stream(spark, services.store_url, EVERYTHING, ROLLING, SO_FAR)
+    for batch in batches:
+        stream.feed(batch)
+    _same_as_the_oracle(stream, batches)
+    stream.silence(stream.contract.idle_after // MICROSECOND + 45 * SECOND)
+    for metric in (EVERYTHING, ROLLING, SO_FAR):
+        starts, ends = {key[0] for key in stream.rows(metric)}, {key[1] for key in stream.rows(metric)}
+        assert min(starts) == FIRST if end == "first" else max(ends) == LAST
+
+
+def _same_as_the_oracle(
+    stream: Stream, batches: list[list[Event]], silence: dict[int, int] | None = None
+) -> None:
+    idle = stream.contract.idle_after // MICROSECOND
     for metric in (EVERYTHING, ROLLING, SO_FAR):
         wanted = outcome(SPECS[metric.name], batches, idle_after=idle, silences=silence)
         _same_rows(stream.rows(metric), wanted, metric)
@@ -242,7 +272,8 @@ def _same_rows(found: dict[tuple[Any, ...], dict[str, Any]], wanted: Outcome, me
     for key in wanted.rows:
         given = dict(zip(key.grouping, key.dimensions, strict=True))
         labels = [_label(given[d]) if d in given else "(all)" for d in metric.dimensions]
-        keys[(key.window_start, key.window_end, ",".join(key.grouping) or "all", *labels)] = key
+        place = (max(FIRST, key.window_start), min(key.window_end, LAST))
+        keys[(*place, ",".join(key.grouping) or "all", *labels)] = key
     assert set(found) == set(keys)
     for key, oracle_key in keys.items():
         row, oracle = found[key], wanted.rows[oracle_key]
