@@ -28,6 +28,30 @@ class NoAnswer(ServiceError):
     """A call has not returned in time; it may still be under way."""
 
 
+class Contact:
+    """Whether a producer has lost its brokers since it was ready.
+
+    It goes on with what it knew of them: it may wait for ever for a coordinator of before, though the broker
+    has long come back. Between two transactions nothing is lost with it, and another one takes no time.
+    """
+
+    def __init__(self) -> None:
+        self._is_lost = False
+
+    def note(self, error: kafka.KafkaError) -> None:
+        """librdkafka calls it; one broker of several that is away is none of its business."""
+        self._is_lost = self._is_lost or error.code() == kafka.KafkaError._ALL_BROKERS_DOWN
+
+    def begin(self, producer: kafka.Producer) -> None:
+        """The producer is ready: whom it did not reach before does not matter."""
+        producer.poll(0)
+        self._is_lost = False
+
+    def is_lost(self, producer: kafka.Producer) -> bool:
+        producer.poll(0)
+        return self._is_lost
+
+
 def within(seconds: float, call: Callable[[], None]) -> None:
     """Make a call that librdkafka may never return from when the broker dies in the middle of it."""
     failed: list[BaseException] = []

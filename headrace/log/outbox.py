@@ -17,6 +17,7 @@ import confluent_kafka as kafka
 from headrace.crash import crash_point
 from headrace.errors import ServiceError
 from headrace.log.markers import (
+    Contact,
     committed,
     confirm,
     group_metadata,
@@ -67,15 +68,23 @@ class OutboxTopic:
         self._transactional_id = f"{lane.query}.{kind}.{lane.topic}"
         self._group = f"{lane.query}.{kind}.marker"
         self._producer: kafka.Producer | None = None
+        self._contact = Contact()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it has to be replaced before anything is published."""
+        return self._producer is not None and self._contact.is_lost(self._producer)
 
     def open(self) -> int:
         """Take over; returns the last position that was published, 0 if none or of another store."""
         self.close()
         # Nothing hangs on for good: a producer that does not answer is left behind and fenced by the next.
-        producer = kafka.Producer({**PRODUCER, **self._options, "transactional.id": self._transactional_id})
+        own: dict[str, Any] = {"transactional.id": self._transactional_id, "error_cb": self._contact.note}
+        producer = kafka.Producer({**PRODUCER, **self._options, **own})
         take_over(producer, self._options, [self.topic], [self._group], self._seconds)
         marker = committed(self._options, self._group, kafka.TopicPartition(self.topic, 0))
         self._producer = producer
+        self._contact.begin(producer)
         return marker.offset - 1 if marker.offset >= 0 and marker.metadata == self._epoch else 0
 
     def publish(self, records: Sequence[OutboxRecord]) -> None:

@@ -26,7 +26,7 @@ from headrace.crash import crash_point
 from headrace.enricher import PENDING, Enricher
 from headrace.fates import ACCEPTED, LATE, REJECTED, Tally, by_partition, latest
 from headrace.log.enriched import EnrichedBatch, accepted_of
-from headrace.log.markers import NoAnswer, confirm, group_metadata, marker_reader, within
+from headrace.log.markers import Contact, NoAnswer, confirm, group_metadata, marker_reader, within
 from headrace.log.slots import Slot
 from headrace.workers import settle
 
@@ -118,11 +118,20 @@ class Sink:
     def __init__(self, plan: TaskPlan) -> None:
         self.key, self.run = plan.sink, plan.run
         self.slot = Slot(Path(plan.slots), plan.sink)
-        options = {**PRODUCER, **plan.options, "transactional.id": self.slot.transactional_id}
-        self.producer = kafka.Producer(options)
+        self._contact = Contact()
+        own: dict[str, Any] = {
+            "transactional.id": self.slot.transactional_id,
+            "error_cb": self._contact.note,
+        }
+        self.producer = kafka.Producer({**PRODUCER, **plan.options, **own})
         self.producer.init_transactions(plan.commit_seconds)
+        self._contact.begin(self.producer)
         self.groups: dict[str, Any] = {}
         self.readers: dict[str, kafka.Consumer] = {}
+
+    @property
+    def is_lost(self) -> bool:
+        return self._contact.is_lost(self.producer)
 
     def begin(self) -> None:
         self.producer.begin_transaction()
@@ -214,9 +223,12 @@ def _or_end(seconds: float, call: Callable[[], None]) -> None:
 
 
 def open_sink(plan: TaskPlan) -> Sink:
-    """This worker's producer for the sink; one of an earlier run has been fenced and is replaced."""
+    """This worker's producer for the sink; one of an earlier run has been fenced and is replaced.
+
+    So is one whose broker was away.
+    """
     sink = _SINKS.get(plan.sink)
-    if sink is not None and sink.run != plan.run:
+    if sink is not None and (sink.run != plan.run or sink.is_lost):
         sink.slot.release()
         sink = None
     if sink is None:

@@ -50,6 +50,8 @@ class OutboxTopics:
 
     def _publish(self, lane: Lane) -> int:
         key = (lane.query, lane.topic)
+        if key in self._open and self._open[key][0].is_lost:
+            del self._open[key]
         if key not in self._open:
             if not self._waiting(lane, lane.published):
                 return 0  # a producer is worth starting only for something
