@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import psycopg
+from psycopg import sql
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -122,6 +124,9 @@ class GateBench:
             query = gate.start(available_now=True)
             query.awaitTermination()
         net = sum(p.durationMs["triggerExecution"] for p in query.recentProgress) / 1000
+        # Postgres would look after the tables of this run while the next one is measured.
+        with psycopg.connect(self.connections.store_url) as store:
+            store.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(f"bench_{run}")))
         return Result(name, self.events, net, meter.reading)
 
     def trigger(self, rate: float, seconds: float, metrics: Sequence[Metric] = ()) -> float:

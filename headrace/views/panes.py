@@ -8,6 +8,7 @@ store spreads panes, not events, over sliding windows.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from pyspark.sql import SparkSession
@@ -38,6 +39,7 @@ class PaneJob:
         self._plan = make_plan(resolved, columns)
         self._columns = columns.select()
         self._uses_fields = any(r.fields for r in resolved)
+        self._merging = ThreadPoolExecutor(2, thread_name_prefix="panes")
         self.guess = Guess(self._guess_sql(), partial(reduce_events, self._plan, {}))
 
     def reduce(self, session: SparkSession, watermarks: Watermarks, rows: int) -> list[Panes]:
@@ -57,8 +59,11 @@ class PaneJob:
         panes = [Panes(r, late=reduced.late(n)) for n, r in enumerate(self._resolved)]
         for part, filtered in zip(panes, reduced.filtered, strict=True):
             part.accepted, part.filtered = reduced.accepted, filtered
-        for number, branch in enumerate(self._plan.branches):
-            merged = reduced.rows(number)
+        branches = self._plan.branches
+        # Arrow works outside of Python's lock, and nothing else runs meanwhile.
+        for branch, merged in zip(
+            branches, self._merging.map(reduced.rows, range(len(branches))), strict=True
+        ):
             if merged is not None:
                 part = panes[branch.metric]
                 (part.counts.setdefault(branch.top, []) if branch.top else part.rows).append(merged)

@@ -45,12 +45,7 @@ DEADLINE = 120.0
 def test_batch_sizes_change_no_fate(services: Services, spark: SparkSession, tmp_path: Path) -> None:
     connections = connections_of(services)
     Store(connections.store_url).prepare()
-    model = load_traffic(TURANMART)
-    options = model.options(
-        events=EVENTS, seed=7, streams={"clickstream": 1}, duplicates=0.05, late=0.2, malformed=0.05
-    )
-    # The first of two copies is kept where they share a partition, so every record goes by its key.
-    records = [record for record in model.records(options) if record.key is not None]
+    records = _records(seed=7)
     small, large = (_fates(spark, tmp_path, connections, records, size) for size in (1_000, 100_000))
     assert len(small) > EVENTS * 0.9
     assert {fate for fate, _ in small.values()} == {ACCEPTED, REJECTED, LATE}
@@ -66,11 +61,7 @@ def test_late_records_of_a_silent_source_leave_whole(
     """By their own log times they are not late, so the batch comes without their bytes."""
     connections = connections_of(services)
     Store(connections.store_url).prepare()
-    model = load_traffic(TURANMART)
-    options = model.options(
-        events=EVENTS, seed=8, streams={"clickstream": 1}, duplicates=0.05, late=0.2, malformed=0.05
-    )
-    records = [record for record in model.records(options) if record.key is not None]
+    records = _records(seed=8)
     for size in (80_000, 2_000):
         ensure_topics(_contract(size), connections.librdkafka)
         _send_stamped(records, _contract(size), connections)
@@ -96,6 +87,15 @@ def test_late_records_of_a_silent_source_leave_whole(
     assert silent == {place: known for place, known in whole.items() if known[0] != ACCEPTED}
     assert {fate for fate, _ in silent.values()} == {REJECTED, LATE} and restored[0] > 1
     assert _ledger(connections, 2_000) == _ledger(connections, 80_000)
+
+
+def _records(seed: int) -> list[Record]:
+    """The first of two copies is kept where they share a partition, so every record goes by its key."""
+    model = load_traffic(TURANMART)
+    options = model.options(
+        events=EVENTS, seed=seed, streams={"clickstream": 1}, duplicates=0.05, late=0.2, malformed=0.05
+    )
+    return [record for record in model.records(options) if record.key is not None]
 
 
 def _send_stamped(records: list[Record], contract: Contract, connections: Connections) -> None:
