@@ -238,7 +238,7 @@ class MetricStore:
         if not self._spread.has_twins:
             return self._shape.spread
         sums = [
-            sql.SQL("{} AS {}").format(within_batch(part, sql.SQL("")), sql.Identifier(part.column))
+            sql.SQL("{} AS {}").format(within_batch(part), sql.Identifier(part.column))
             for part in self._shape.resolved.parts
         ]
         counts = [sql.SQL("sum({0})::bigint AS {0}").format(sql.SQL(c)) for c in ("events", "late_events")]

@@ -7,19 +7,19 @@ from psycopg import sql
 from headrace.views.resolve import Part
 
 
-def within_batch(part: Part, only: sql.SQL) -> sql.Composed:
+def within_batch(part: Part) -> sql.Composed:
     """The value of a column over several panes, or several groups."""
     column = sql.Identifier(part.column)
     match part.how:
         case "add":
             zero = sql.SQL("coalesce({}, 0)::bigint") if part.type == "bigint" else sql.SQL("{}")
-            return zero.format(sql.SQL("sum({}) {}").format(column, only))
+            return zero.format(sql.SQL("sum({})").format(column))
         case "least" | "greatest":
-            return sql.SQL("{}({}) {}").format(sql.SQL(_extreme(part)), column, only)
+            return sql.SQL("{}({})").format(sql.SQL(_extreme(part)), column)
         case _:
             place = sql.Identifier(f"{part.measure}__at")
             order = sql.SQL("ASC NULLS LAST" if part.how == "first" else "DESC NULLS LAST")
-            return sql.SQL("(array_agg({} ORDER BY {} {}) {})[1]").format(column, place, order, only)
+            return sql.SQL("(array_agg({} ORDER BY {} {}))[1]").format(column, place, order)
 
 
 def _extreme(part: Part) -> str:

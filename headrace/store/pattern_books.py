@@ -16,7 +16,8 @@ from headrace.store.alert_endings import withdraw
 from headrace.store.connection import Connection
 from headrace.store.metric_tables import STATEMENTS
 from headrace.store.outbox import account
-from headrace.store.times import MICROSECOND, to_time
+from headrace.store.times import to_time
+from headrace.windows import MICROSECOND
 
 COUNTS = ("taken", "late", "again", "forgotten", "matches", "alerts")
 _BEGIN = """

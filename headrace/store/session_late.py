@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from headrace.sessions import Sessions
 from headrace.store.connection import Connection
-from headrace.store.times import MICROSECOND, to_time
+from headrace.store.times import to_time
 from headrace.views.session_pieces import SuspectEvent
+from headrace.windows import MICROSECOND
 
 
 def write_late(connection: Connection, app: str, sessions: Sessions, late: list[SuspectEvent]) -> None:

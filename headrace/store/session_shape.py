@@ -22,9 +22,7 @@ class SessionShape:
 
     def sums(self) -> sql.Composed:
         """The parts of several pieces together, each with a comma before it."""
-        return sql.SQL("").join(
-            sql.SQL(", ") + within_batch(part, sql.SQL("")) for part in self.resolved.parts
-        )
+        return sql.SQL("").join(sql.SQL(", ") + within_batch(part) for part in self.resolved.parts)
 
     def _scratch(self, what: str) -> sql.Identifier:
         return sql.Identifier("pg_temp", f"{what}_{self.sessions.name}")

@@ -12,8 +12,9 @@ from typing import overload
 
 from psycopg import sql
 
+from headrace.windows import MICROSECOND
+
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
 FIRST = (datetime.min.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 LAST = (datetime.max.replace(tzinfo=UTC) - EPOCH) // MICROSECOND
 

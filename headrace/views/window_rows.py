@@ -39,7 +39,8 @@ def spread(rows: PaneRows, window: Window, asked: Sequence[int], starts: Int64s)
     """The rows of the windows that begin at `starts`, with the values that are asked for, by their places."""
     hows = [rows.hows[n] for n in asked]
     if window.panes == 1 and not rows.missed.any() and not _may_coincide(rows):
-        mine = rows if np.isin(rows.panes, starts).all() else rows.where(np.isin(rows.panes, starts))
+        asked_for = np.isin(rows.panes, starts)
+        mine = rows if asked_for.all() else rows.where(asked_for)
         values = [as_texts(how, mine.values[n]) for how, n in zip(hows, asked, strict=True)]
         none = pa.repeat("0", len(mine))
         yield WindowRows(rows.grouping, mine.panes, _counts(mine.values[0]), none, mine.labels, values)
