@@ -8,13 +8,12 @@ forgiveness could have happened, and only those are diagnosed exactly.
 from __future__ import annotations
 
 import secrets
-from functools import reduce
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from headrace.contracts.model import Contract, Field, Type
-from headrace.gate.reasons import let, literal_rows, no_reasons, reason
+from headrace.gate.reasons import any_of, let, literal_rows, no_reasons, reason
 from headrace.gate.rules import EXACT_DOUBLE_DIGITS
 
 CORRUPT = "_corrupt"
@@ -27,7 +26,9 @@ OPTIONS = {
 WRAPPED_OPTIONS = {**OPTIONS, "maxNestingDepth": "1001"}  # one level for the wrapping array
 TEXTS = ("string", "timestamp", "date")
 CONTAINERS = ("object", "array", "map")
-NUMBER = r"^-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$"
+# What is no text in JSON. A number beyond all doubles arrives as "Infinity", in quotes.
+FIRST_OF_BARE = '-0123456789{["'
+BARE = r'^(?:-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?$|[\x7b\["]|true$|false$)'
 OPENS_CONTAINER = r"^[\[{]"
 
 # Kinds as `schema_of_variant` names them.
@@ -71,7 +72,7 @@ class JsonDecoder:
             event[self.contract.event_id].contains("?"),  # what becomes of an unpaired surrogate
             *[doubt for f in self.contract.fields for doubt in _text_doubts(f, event[f.name], text)],
         ]
-        return F.coalesce(reduce(lambda a, b: a | b, doubts), F.lit(True))
+        return F.coalesce(any_of(doubts), F.lit(True))
 
     def _surely_ends(self, value: Column) -> Column:
         """False where something may follow the object."""
@@ -205,7 +206,7 @@ def _text_doubts(field: Field, value: Column, text: Column) -> list[Column]:
             inside = value if field.type.kind == "array" else F.map_values(value)
 
             def doubtful(x: Column) -> Column:
-                return reduce(lambda a, b: a | b, _text_doubts(element, x, text), F.lit(False))
+                return any_of([F.lit(False), *_text_doubts(element, x, text)])
 
             return [F.coalesce(F.exists(inside, doubtful), F.lit(False))]
         case _:
@@ -221,17 +222,12 @@ def _only_words(field: Field) -> bool:
 def _may_be_bare(name: str, value: Column, text: Column) -> Column:
     """True where a parsed string could come from a JSON number, boolean, object or array.
 
-    Comparing with one character is much cheaper than looking for the quoted value in the record, and that
-    is cheaper than a regular expression; the few that pass all three are diagnosed.
+    A look at one character is much cheaper than looking for the quoted value in the record, and that is
+    cheaper than a regular expression; the few that pass all three are diagnosed.
     """
-    may_be_number = (value < ":") & ((value >= "0") | value.startswith("-"))
-    container = value.startswith("{") | value.startswith("[")
-    # A number beyond all doubles arrives as "Infinity", in quotes.
-    infinite = value.startswith('"')
-    bare = may_be_number | container | infinite | value.isin("true", "false")
+    starts_bare = F.contains(F.lit(FIRST_OF_BARE), F.left(value, F.lit(1))) | value.isin("true", "false")
     quoted = [F.contains(text, F.concat(F.lit(f'"{name}":{gap}"'), value, F.lit('"'))) for gap in ("", " ")]
-    unquoted = value.isNotNull() & bare & ~quoted[0] & ~quoted[1]
-    return unquoted & (~may_be_number | value.rlike(NUMBER))
+    return value.isNotNull() & starts_bare & ~quoted[0] & ~quoted[1] & value.rlike(BARE)
 
 
 def _or_unexplained(found: Column, corrupt: Column) -> Column:

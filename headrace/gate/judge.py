@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -11,7 +10,7 @@ from pyspark.sql import functions as F
 from headrace.contracts.model import Contract
 from headrace.gate.json_decoder import JsonDecoder
 from headrace.gate.mask import is_masked, masked_event, masked_key, masked_reject
-from headrace.gate.reasons import Rule, broken_reasons, broken_rules, let
+from headrace.gate.reasons import Rule, any_of, broken_reasons, broken_rules, let
 from headrace.gate.rules import contract_rules, timestamp_of
 from headrace.gate.typed import typed_fields
 
@@ -38,7 +37,7 @@ def judge(
     broken = [F.col(name) for name in words]
     # One cheap flag for every record, reasons only for those that have one: the flag is used twice below,
     # which keeps Spark from folding the two steps into one.
-    suspect = decoder.doubt(value, event) | reduce(lambda a, b: a | b, (word != 0 for word in broken))
+    suspect = decoder.doubt(value, event) | any_of([word != 0 for word in broken])
     flagged = checked.select(
         *records.columns,
         event[contract.event_id].alias("event_id"),

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -73,8 +72,23 @@ def literal_rows(fields: str, rows: list[dict[str, object]]) -> Column:
 
 
 def _bits(word: list[Rule]) -> Column:
-    bits = (F.shiftleft(rule.broken.cast("bigint"), n) for n, rule in enumerate(word))
-    return reduce(lambda a, b: a.bitwiseOR(b), bits, F.lit(0).cast("bigint"))
+    bits = [F.shiftleft(rule.broken.cast("bigint"), n) for n, rule in enumerate(word)]
+    return balanced(bits, lambda a, b: a.bitwiseOR(b))
+
+
+def any_of(conditions: Sequence[Column]) -> Column:
+    return balanced(conditions, lambda a, b: a | b)
+
+
+def balanced(parts: Sequence[Column], join: Callable[[Column, Column], Column]) -> Column:
+    """All parts as one, in a tree that is as flat as it can be.
+
+    Spark writes the code of an expression out once for each level above it, in every batch.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    middle = len(parts) // 2
+    return join(balanced(parts[:middle], join), balanced(parts[middle:], join))
 
 
 def no_reasons() -> Column:
