@@ -10,19 +10,22 @@ from __future__ import annotations
 import argparse
 import json
 import tempfile
-import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from concurrent.futures import Future, ProcessPoolExecutor
+from datetime import UTC, datetime
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 import psycopg
+from psycopg import sql
 
 from benchmarks.__main__ import TURANMART
 from benchmarks.gate import GateBench, made_events
 from headrace.app import Source
+from headrace.contracts import Contract
 from headrace.declared import Declared
 from headrace.local.services import Services
 from headrace.log.produce import produce
@@ -30,10 +33,12 @@ from headrace.log.record import Record
 from headrace.ops.load import load_app
 from headrace.settings import Settings
 from headrace.spark import build_session
+from headrace.store.changes import CHANNEL
 
 WINDOW = 300  # seconds, of the metric by customer
 APP, METRIC = "bench_latency", "customer_events_5m"
-Sent = dict[tuple[str, int], list[float]]  # by customer and window, when its events were sent
+Place = tuple[str, int]  # a customer and a window
+Sent = dict[Place, list[float]]  # when its events were sent
 
 
 def main() -> None:
@@ -60,20 +65,23 @@ def measure(options: argparse.Namespace, bench: GateBench) -> list[float]:
     source = Source(bench.contract.name)
     gate = bench.query("latency", source, Declared(tuple(metrics)), trigger_seconds=options.trigger)
     query = gate.start()
-    sent: Sent = {}
-    count = int(options.rate * (options.warm + options.seconds))
-    sender = threading.Thread(
-        target=produce,
-        args=(noted(bench.contract.name, count, sent), bench.connections.librdkafka),
-        kwargs={"topic_of": lambda _: bench.contract.topics.raw, "rate": options.rate},
-    )
-    sender.start()
-    began = time.time()
-    found = list(ages(bench.connections.store_url, sent, sender, began + options.warm))
+    # A process of its own: the gate shares no interpreter with those who send.
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as senders:
+        count = int(options.rate * (options.warm + options.seconds))
+        sender = senders.submit(send, bench.contract, bench.connections.librdkafka, count, options.rate)
+        seen = list(rows_seen(bench.connections.store_url, sender))
+        sent = sender.result()
     durations = [p.durationMs["triggerExecution"] for p in query.recentProgress if p.numInputRows]
     print(f"triggers: {len(durations)}, median {np.median(durations):.0f} ms", flush=True)
     gate.stop()
-    return found
+    since = min(moments[0] for moments in sent.values()) + options.warm
+    return [at - sent[place][events - 1] for place, events, at in seen if at >= since]
+
+
+def send(contract: Contract, librdkafka: dict[str, str], count: int, rate: float) -> Sent:
+    sent: Sent = {}
+    produce(noted(contract.name, count, sent), librdkafka, lambda _: contract.topics.raw, rate=rate)
+    return sent
 
 
 def noted(stream: str, count: int, sent: Sent) -> Iterator[Record]:
@@ -89,20 +97,21 @@ def noted(stream: str, count: int, sent: Sent) -> Iterator[Record]:
         yield record
 
 
-def ages(store_url: str, sent: Sent, sender: threading.Thread, since: float) -> Iterator[float]:
+def rows_seen(store_url: str, sender: Future[Sent]) -> Iterator[tuple[Place, int, float]]:
+    """Each row that counts more events than before, and when: read as soon as the store says that something
+    was committed, as the live page does."""
     changed = (
         f"SELECT customer_id, window_start, events, updated_at FROM {APP}.{METRIC}"
         " WHERE updated_at > %s AND \"grouping\" <> 'all'"
     )
-    newest = datetime.now(UTC) - timedelta(days=1)
-    counted: dict[tuple[str, int], int] = {}
+    newest = datetime.now(UTC)
+    counted: dict[Place, int] = {}
     with psycopg.connect(store_url, autocommit=True) as connection:
-        while sender.is_alive():
-            time.sleep(0.02)
-            try:
-                rows = connection.execute(changed, (newest,)).fetchall()  # type: ignore[arg-type]
-            except psycopg.errors.UndefinedTable:
+        connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(CHANNEL)))
+        while not sender.done():
+            if not list(connection.notifies(timeout=0.5, stop_after=1)):
                 continue
+            rows = connection.execute(changed, (newest,)).fetchall()  # type: ignore[arg-type]
             now = time.time()
             for customer, start, events, updated_at in rows:
                 newest = max(newest, updated_at)
@@ -110,8 +119,7 @@ def ages(store_url: str, sent: Sent, sender: threading.Thread, since: float) -> 
                 # A row also changes when its window is over, without another event.
                 if counted.get(place) != events:
                     counted[place] = events
-                    if now >= since:
-                        yield now - sent[place][events - 1]
+                    yield place, events, now
 
 
 if __name__ == "__main__":
